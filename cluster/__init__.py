@@ -1,0 +1,1 @@
+"""Processes on machines: the Ray actors, their placement, and the sockets between them."""

@@ -1,0 +1,1 @@
+"""Which page holds which tokens. Pure Python; imports the standard library only."""

@@ -1,0 +1,1 @@
+"""Tensors and kernels of one tensor-parallel rank. Never sees Ray or HTTP."""

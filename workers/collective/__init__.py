@@ -1,0 +1,1 @@
+"""Sums and gathers across the ranks of one group."""

@@ -1,0 +1,1 @@
+"""The operations a model shard is written in, and their implementations."""
