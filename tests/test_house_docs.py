@@ -4,8 +4,8 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import click
 import pytest
 import typer
 from deploy.cli import app
@@ -19,7 +19,7 @@ def document_id(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def commands(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], set[str]]]:
+def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], set[str]]]:
     """Every command of the CLI with the flags it takes."""
     children = getattr(command, "commands", {})
     yield (
