@@ -1,0 +1,45 @@
+"""The one place where the process environment is read, and where the environment of child processes is made."""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+# One process tree's marks: Ray reads them when it is imported, so they must be there before.
+_RAY = {
+    "RAY_AUTH_MODE": "token",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",  # Ray's default of 15 starves ranks beside any other program
+    "RAY_SERVE_LOG_TO_STDERR": "0",
+    "RAY_DISABLE_IMPORT_WARNING": "1",
+}
+# Compute threads are the ranks' own affair; a second pool of spinning OpenMP threads collapses both.
+_THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+# A variable of another Ray on this machine must not lead ours there.
+_NEVER_INHERITED = ("RAY_ADDRESS", "RAY_NAMESPACE", "RAY_TMPDIR", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_JOB_ID")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """`cache_dir` for models; `temp_dir` under which a server makes its own; `variables` for child processes."""
+
+    cache_dir: Path
+    temp_dir: Path
+    variables: Mapping[str, str]
+
+    def for_own_ray(self, token_path: Path) -> dict[str, str]:
+        """The environment of a driver that starts a Ray of its own, closed by the token in `token_path`."""
+        kept = {name: value for name, value in self.variables.items() if name not in _NEVER_INHERITED}
+        return kept | _RAY | _THREADS | {"RAY_AUTH_TOKEN_PATH": str(token_path)}
+
+    def for_running_ray(self) -> dict[str, str]:
+        """The environment of a driver that joins a running Ray: how to prove itself there is the user's setting."""
+        return dict(self.variables) | {name: _RAY[name] for name in _RAY if name != "RAY_AUTH_MODE"} | _THREADS
+
+
+def read_environment(variables: Mapping[str, str] = os.environ) -> Environment:
+    cache = variables.get("XDG_CACHE_HOME", "")
+    # A relative XDG path is invalid by its specification and is ignored, as everywhere.
+    root = Path(cache) if Path(cache).is_absolute() else Path.home() / ".cache"
+    return Environment(cache_dir=root / "parkade", temp_dir=Path(tempfile.gettempdir()), variables=dict(variables))

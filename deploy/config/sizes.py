@@ -1,0 +1,34 @@
+"""Sizes in bytes as people write them: 2GiB, 512MiB, 1.5GB, 1048576."""
+
+import re
+
+_UNITS = {
+    "": 1,
+    "b": 1,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+    "tib": 1 << 40,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+
+
+def parse_bytes(text: str | int) -> int:
+    """Raises `ValueError` that shows how to write a size."""
+    match = _SIZE.fullmatch(str(text))
+    if match is None or match[2].lower() not in _UNITS:
+        raise ValueError(f"{text!r} is not a size; write a number and a unit, as in 2GiB, 512MiB or 1.5GB")
+    return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def format_bytes(num_bytes: float) -> str:
+    """Three significant digits and a binary unit: 1.94 GiB."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if abs(num_bytes) < 1024 or unit == "GiB":
+            return f"{num_bytes:.0f} {unit}" if unit == "bytes" else f"{num_bytes:.3g} {unit}"
+        num_bytes /= 1024
+    raise AssertionError("unreachable")
