@@ -77,8 +77,13 @@ class Report:
         }
 
     def write(self, path: Path | None) -> None:
-        if path is not None:
-            path.write_text(json.dumps(self.to_json(), indent=2) + "\n")
+        write_json(path, self.to_json())
+
+
+def write_json(path: Path | None, facts: dict[str, object]) -> None:
+    """Nothing where no file was asked for."""
+    if path is not None:
+        path.write_text(json.dumps(facts, indent=2) + "\n")
 
 
 def exit_code(bars: Sequence[Bar], *, check: bool) -> int:
