@@ -12,11 +12,11 @@ CHAT_TOKENS = 900
 URGENT_PRIORITY = 10
 
 _ASK = (
-    "Please write a long and detailed answer in plain English. Begin with what a newcomer has to know, go on with what "
-    "people who do it for a living think about every day, and end with what usually goes wrong and how they put it right. "
-    "Give examples with names, places and numbers wherever you can, and explain each word of the trade when you first "
-    "use it. Do not make a list: write whole paragraphs that lead from one to the next, as a patient teacher would say it "
-    "to a friend on a long walk. Take as much room as you need. "
+    "Please write a long and detailed answer in plain English. Begin with what a newcomer has to know, go on with "
+    "what people who do it for a living think about every day, and end with what usually goes wrong and how they put "
+    "it right. Give examples with names, places and numbers wherever you can, and explain each word of the trade when "
+    "you first use it. Do not make a list: write whole paragraphs that lead from one to the next, as a patient teacher "
+    "would say it to a friend on a long walk. Take as much room as you need. "
 )
 QUESTIONS = {
     "harbour": _ASK + "Tell me how a large harbour works, from the pilot who meets a ship out at sea to the lorry that "
