@@ -1,1 +1,9 @@
 """Which page holds which tokens. Pure Python; imports the standard library only."""
+
+from kv.arena import ArenaSlots
+from kv.errors import KVCorruption, KVError
+from kv.geometry import pages_for
+from kv.pool import PagePool
+from kv.table import PageTable
+
+__all__ = ["ArenaSlots", "KVCorruption", "KVError", "PagePool", "PageTable", "pages_for"]
