@@ -12,6 +12,7 @@ engine doctor island captain kitchen village morning picture history science tea
 weather mountain library building machine student question answer number family friend country water
 light house street school night story world
 """
+TRIES_PER_TOKEN = 4
 WORDS = tuple(VOCABULARY.split())
 
 
@@ -33,12 +34,13 @@ class PromptMaker:
     def make(self, num_tokens: int) -> Prompt:
         """Raises `ValueError` when no text of exactly `num_tokens` tokens was found."""
         text = self._random.choice(WORDS).capitalize()
-        for _ in range(2 * num_tokens):
+        for _ in range(TRIES_PER_TOKEN * num_tokens):
             tokens = self._encode(text)
             if len(tokens) == num_tokens:
                 return Prompt(text=text, tokens=tokens)
             if len(tokens) > num_tokens:
-                text = text.rsplit(" ", 1)[0]
+                # Back by several words: from one word back there may be no word of just the length that is missing.
+                text = text.rsplit(" ", 3)[0]
             text += " " + self._random.choice(WORDS)
         raise ValueError(f"no prompt of exactly {num_tokens} tokens was found with this tokenizer")
 
