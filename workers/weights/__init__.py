@@ -1,0 +1,1 @@
+"""Reading one rank's slices of a model folder's safetensors."""
