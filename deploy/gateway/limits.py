@@ -1,0 +1,14 @@
+"""Bounds of the HTTP face."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayLimits:
+    """`max_body_bytes` bounds a request body; the times bound waiting for the template, for admission, for a status."""
+
+    max_body_bytes: int = 8 * 2**20
+    render_s: float = 2.0
+    submit_s: float = 30.0
+    health_s: float = 5.0
+    num_text_threads: int = 2

@@ -1,0 +1,74 @@
+"""A request body into a checked value: bounded in size, strict in type, and every refusal names its field."""
+
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from starlette.requests import ClientDisconnect, Request
+
+from deploy.errors import BodyTooLarge, InvalidRequest
+from deploy.gateway.fields import BOUNDS, GenerationFields
+
+RequestT = TypeVar("RequestT", bound=GenerationFields)
+
+__all__ = ["ClientDisconnect", "parse_body", "read_body"]
+
+
+async def read_body(request: Request, max_bytes: int) -> bytes:
+    """The whole body. Raises `BodyTooLarge` before it holds much more, `ClientDisconnect` when the body breaks off."""
+    too_large = BodyTooLarge(
+        f"the request body is larger than {max_bytes} bytes; send a smaller one", code="body_too_large"
+    )
+    declared = request.headers.get("content-length", "0")
+    if declared.isascii() and declared.isdigit() and int(declared[:19]) > max_bytes:
+        raise too_large
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > max_bytes:
+            raise too_large
+    return bytes(body)
+
+
+def parse_body(schema: type[RequestT], body: bytes) -> RequestT:
+    """Raises `InvalidRequest` about the first thing that is wrong."""
+    try:
+        return schema.model_validate_json(body)
+    except ValidationError as error:
+        raise _as_invalid_request(error.errors(include_url=False, include_input=False)[0]) from None
+
+
+def _as_invalid_request(detail: Any) -> InvalidRequest:
+    kind, location, context = detail["type"], detail["loc"], detail.get("ctx", {})
+    if kind == "json_invalid":
+        return InvalidRequest(f"the request body is not valid JSON: {context['error']}", code="invalid_json")
+    if kind == "parkade":
+        return InvalidRequest(context["text"], param=context["param"])
+    if not location:
+        return InvalidRequest("the request body must be a JSON object")
+    return _field_error(kind, location, detail["msg"])
+
+
+def _field_error(kind: str, location: tuple[int | str, ...], message: str) -> InvalidRequest:
+    field, path = str(location[0]), _path(location)
+    if field == "messages" and kind == "too_short":
+        return InvalidRequest("'messages' must hold at least 1 message; it is empty", param=path, code="empty_array")
+    if field == "messages" and len(location) > 1:
+        return InvalidRequest(f"'{path}' {_lowered(message)}", param=path)
+    if kind == "missing":
+        return InvalidRequest(f"'{path}' is required: {BOUNDS[field]}", param=path)
+    return InvalidRequest(f"'{path}' must be {BOUNDS[field]}", param=path)
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    """("messages", 0, "role") -> "messages[0].role"."""
+    path = str(location[0])
+    for step in location[1:]:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}"
+    return path
+
+
+def _lowered(message: str) -> str:
+    """pydantic's "Input should be ..." as the end of a sentence that begins with the field."""
+    if message == "Field required":
+        return "is required"
+    return message.replace("Input should", "should", 1)

@@ -1,0 +1,160 @@
+"""A backend played by hand, a small model, and a client that reads a response piece by piece and can hang up."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+
+from deploy.gateway import ServedModel
+from deploy.gateway.mailbox import Mailbox
+from deploy.text import ChatTemplate, TextTokenizer
+from scheduler.messages import FinishReason, Submission, TokenEvent
+
+TEMPLATE = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+SPECIALS = ("<|bos|>", "<|im_start|>", "<|im_end|>")
+EOS = 258  # <|im_end|>
+
+
+def byte_tokenizer(*, adds_bos: bool = False) -> Tokenizer:
+    """Token i is byte i, for i < 256; then the special tokens, then one for a whole word."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    by_byte = {_byte_of(char): char for char in alphabet}
+    vocab = {by_byte[byte]: byte for byte in range(256)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(text, special=True) for text in SPECIALS])
+    tokenizer.add_tokens([AddedToken("<think>", special=False)])
+    if adds_bos:
+        tokenizer.post_processor = processors.TemplateProcessing(single="<|bos|> $A", special_tokens=[("<|bos|>", 256)])
+    return tokenizer
+
+
+def _byte_of(char: str) -> int:
+    """The alphabet writes printable bytes as themselves and the 68 others, in order, from code point 256 on."""
+    code = ord(char)
+    return code if code < 256 else [*range(0x21), *range(0x7F, 0xA1), 0xAD][code - 256]
+
+
+def served_model(*, max_model_len: int = 200, pool_tokens: int = 1_000, adds_bos: bool = False) -> ServedModel:
+    return ServedModel(
+        model_id="org/tiny",
+        tokenizer=TextTokenizer(byte_tokenizer(adds_bos=adds_bos)),
+        template=ChatTemplate(TEMPLATE),
+        max_model_len=max_model_len,
+        pool_tokens=pool_tokens,
+        vocab_size=300,
+        stop_token_ids=(EOS,),
+        created=1_700_000_000,
+    )
+
+
+class HandPlayedBackend:
+    """Answers as the test says: `script` gives the events of a submission, or the test sends them one by one."""
+
+    gateway_id = "gateway-1"
+
+    def __init__(self, script: Callable[[Submission], Sequence[TokenEvent]] | None = None) -> None:
+        self.script = script
+        self.submissions: list[Submission] = []
+        self.submitted = asyncio.Event()
+        self.cancelled: list[str] = []
+        self.cancel_seen = asyncio.Event()
+        self.refusal: Exception | None = None
+        self.no_room: Exception | None = None
+        self.broken: Exception | None = None
+        self.figures: Mapping[str, Any] = {"pages_total": 64, "pages_free": 60}
+        self._mailboxes: dict[str, Mailbox] = {}
+
+    async def submit(self, submission: Submission) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.submissions.append(submission)
+        mailbox = self._mailboxes[submission.request_id] = Mailbox()
+        for event in self.script(submission) if self.script else ():
+            mailbox.put(event)
+        self.submitted.set()
+
+    async def events(self, request_id: str) -> AsyncGenerator[Sequence[TokenEvent], None]:
+        while True:
+            events = await self._mailboxes[request_id].take()
+            if self.broken is not None:
+                raise self.broken
+            yield events
+            if events[-1].finish is not None:
+                return
+
+    async def cancel(self, request_id: str) -> None:
+        self.cancelled.append(request_id)
+        self.cancel_seen.set()
+
+    async def check_room(self) -> None:
+        if self.no_room is not None:
+            raise self.no_room
+
+    async def status(self) -> Mapping[str, Any]:
+        if self.broken is not None:
+            raise self.broken
+        return self.figures
+
+    def send(self, *, text: str | bytes = "", finish: FinishReason | None = None, **more: Any) -> None:
+        """To the newest submission."""
+        request_id = self.submissions[-1].request_id
+        tokens = tuple(text.encode() if isinstance(text, str) else text)
+        self._mailboxes[request_id].put(TokenEvent(request_id=request_id, tokens=tokens, finish=finish, **more))
+
+
+def says(*pieces: str | bytes, finish: FinishReason = FinishReason.STOP, **more: Any) -> Any:
+    """A script: one event a piece, then the end."""
+
+    def play(submission: Submission) -> list[TokenEvent]:
+        steps = [piece.encode() if isinstance(piece, str) else piece for piece in pieces]
+        events = [TokenEvent(request_id=submission.request_id, tokens=tuple(step)) for step in steps]
+        return [*events, TokenEvent(request_id=submission.request_id, finish=finish, **more)]
+
+    return play
+
+
+class OpenCall:
+    """A POST in progress: `next_piece` waits for the next message of the response, `hang_up` closes the connection."""
+
+    def __init__(self, app: FastAPI, path: str, body: Mapping[str, Any]) -> None:
+        self._inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._outbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._inbox.put_nowait({"type": "http.request", "body": json.dumps(body).encode(), "more_body": False})
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "http_version": "1.1",
+            "method": "POST",
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "headers": [(b"content-type", b"application/json")],
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 2),
+        }
+        self.send_error: Exception | None = None
+        self.task = asyncio.ensure_future(app(scope, self._inbox.get, self._send))
+
+    async def _send(self, message: Any) -> None:
+        if self.send_error is not None:
+            raise self.send_error
+        await self._outbox.put(message)
+
+    async def next_message(self) -> dict[str, Any]:
+        return await asyncio.wait_for(self._outbox.get(), 5)
+
+    async def next_piece(self) -> bytes:
+        return bytes((await self.next_message())["body"])
+
+    def hang_up(self) -> None:
+        self._inbox.put_nowait({"type": "http.disconnect"})
