@@ -1,0 +1,219 @@
+"""One group's books: who has a seat, who is parked, and how many pages are free once all that is promised is counted.
+
+The engine's last load is the truth about pages; on top of it lie the claims the engine has not met yet: the orders it
+has not carried out (their number is beyond `load.last_command`), and residents that hold fewer pages than their tokens
+need. Pages of those who leave count as taken until the engine says that they are free. All figures are pages.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from kv import pages_for
+from scheduler.admission.policy import AdmissionPolicy
+from scheduler.admission.request_record import RequestRecord
+from scheduler.messages import GroupLoad
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCapacity:
+    """What a group can hold, told once when it registers. `seats`: residents at most."""
+
+    group_id: str
+    num_pages: int
+    page_size: int
+    seats: int
+    max_model_len: int
+
+    def __post_init__(self) -> None:
+        for name in ("num_pages", "page_size", "seats", "max_model_len"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"group {self.group_id}: {name} is {getattr(self, name)}; it must be 1 or more")
+
+    @property
+    def pool_tokens(self) -> int:
+        return self.num_pages * self.page_size
+
+    @property
+    def limit_tokens(self) -> int:
+        """Prompt and first generated token together must not exceed this."""
+        return min(self.pool_tokens, self.max_model_len)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """`seats` and `pages` unclaimed, `taken` seats; `growth`: pages that residents who stay want for their runway."""
+
+    seats: int
+    taken: int
+    pages: int
+    growth: int
+
+
+class GroupLedger:
+    """The books of one group. Every record with its `group_id` is in exactly one of `seated` and `parked`."""
+
+    def __init__(self, capacity: GroupCapacity, policy: AdmissionPolicy) -> None:
+        self.capacity = capacity
+        self._policy = policy
+        self._next_number = 1
+        self.load: GroupLoad | None = None
+        self.seated: dict[str, RequestRecord] = {}
+        self.parked: dict[str, RequestRecord] = {}
+        self.survivor_id: str | None = None
+        self.failed_parks: dict[str, float] = {}
+        self.closed_until: float | None = None
+        self.correction_pages = 0
+        self._shortfall = 0
+        self._free_at_report = 0
+        self._reported_at = 0
+
+    @property
+    def group_id(self) -> str:
+        return self.capacity.group_id
+
+    @property
+    def pages_free(self) -> int:
+        return self.capacity.num_pages if self.load is None else self.load.pages_free
+
+    @property
+    def last_number(self) -> int:
+        """The number of the last command given."""
+        return self._next_number - 1
+
+    def number(self) -> int:
+        """The next command's number."""
+        self._next_number += 1
+        return self._next_number - 1
+
+    def staying(self) -> Iterator[RequestRecord]:
+        return (record for record in self.seated.values() if record.stays)
+
+    def leaving(self) -> Iterator[RequestRecord]:
+        return (record for record in self.seated.values() if not record.stays)
+
+    # ---- the engine's word
+
+    def take_load(self, load: GroupLoad) -> None:
+        """Replace the account; one older than what is known already is left aside."""
+        if self.load is not None and load.last_command < self.load.last_command:
+            return
+        self.load = load
+        told = {resident.request_id: resident for resident in load.residents}
+        for request_id, record in self.seated.items():
+            if not self.is_carried_out(record):
+                continue
+            # Whoever is not in the account holds nothing: the event that says why is still to come.
+            resident = told.get(request_id)
+            record.held_pages = 0 if resident is None else resident.num_pages
+            record.hold_pages = 0 if resident is None else resident.pages_to_hold
+            if resident is not None:
+                record.num_tokens = resident.num_tokens
+
+    def take_shortfall(self, shortfall: int) -> None:
+        """Note the pressure reported with the load just taken.
+
+        Where the engine sees less room than these books do (its lookahead is longer, say), the difference is kept
+        as a correction, so that nothing is placed which the engine would at once ask to have parked again.
+        """
+        self._shortfall = max(0, shortfall)
+        self._free_at_report = self.pages_free
+        self._reported_at = 0 if self.load is None else self.load.last_command
+        if not any(self.leaving()):
+            room = self.room()
+            self.correction_pages = max(0, room.pages - room.growth + self._shortfall)
+
+    @property
+    def shortfall(self) -> int:
+        """Pages still missing of what the engine last reported.
+
+        What has become free since is subtracted, and what those will give back whose order to leave the engine had
+        not carried out when it reported: it counts the others as gone by itself.
+        """
+        freed = max(0, self.pages_free - self._free_at_report)
+        coming = sum(self.relief(record) for record in self.leaving() if record.left_by > self._reported_at)
+        return max(0, self._shortfall - freed - coming)
+
+    def forget_failures(self) -> None:
+        """Something has ended here: the arena and the pool are not what they were when a park failed."""
+        self.failed_parks.clear()
+        self.correction_pages = 0
+
+    def is_carried_out(self, record: RequestRecord) -> bool:
+        """The engine's account knows the order that placed this record."""
+        return self.load is not None and record.placed_by <= self.load.last_command
+
+    # ---- pages of one record
+
+    def need(self, record: RequestRecord) -> int:
+        """Pages to place it: for its known tokens, and never fewer than it has in the arena."""
+        return max(pages_for(record.num_tokens, self.capacity.page_size), record.parked_pages)
+
+    def growth(self, record: RequestRecord) -> int:
+        """Pages it wants beyond those for its known tokens: its runway and its margin, but no more than its last
+        token can need."""
+        ahead = pages_for(record.num_tokens + self._policy.runway_tokens, self.capacity.page_size)
+        wanted = min(ahead + self._policy.margin_pages, self._most(record))
+        return max(0, wanted - max(self.need(record), record.held_pages, record.hold_pages))
+
+    def _most(self, record: RequestRecord) -> int:
+        """Pages it can ever hold. Its last token needs none: nothing comes after it."""
+        longest = len(record.submission.prompt_tokens) + record.submission.stop.max_tokens
+        return pages_for(min(longest, self.capacity.max_model_len) - 1, self.capacity.page_size)
+
+    def relief(self, record: RequestRecord) -> int:
+        """Pages its leaving takes off a shortfall, at least: those it holds or needs for its tokens, and its margin."""
+        if not self.is_carried_out(record):
+            return 0
+        now = max(record.held_pages, record.hold_pages)
+        return max(now, min(now + self._policy.margin_pages, self._most(record)))
+
+    def claim(self, record: RequestRecord) -> int:
+        """Pages promised to a seated record that the engine still counts as free."""
+        if not self.is_carried_out(record):
+            return self.need(record)
+        return max(0, record.hold_pages - record.held_pages) if record.stays else 0
+
+    def held(self, record: RequestRecord) -> int:
+        """Pages the engine counts as taken by a seated record."""
+        return record.held_pages if self.is_carried_out(record) else 0
+
+    # ---- room
+
+    def room(self) -> Room:
+        """What is free now: those who leave still hold their seats and pages."""
+        return Room(
+            seats=self.capacity.seats - len(self.seated),
+            taken=len(self.seated),
+            pages=self.pages_free - sum(self.claim(record) for record in self.seated.values()),
+            growth=sum(self.growth(record) for record in self.staying()),
+        )
+
+    def room_after_leaving(self) -> Room:
+        """What will be free once all who leave have left."""
+        room = self.room()
+        for record in self.leaving():
+            room = self._vacated(room, record)
+        return room
+
+    def without(self, room: Room, record: RequestRecord) -> Room:
+        """The room if this staying record left too."""
+        room = self._vacated(room, record)
+        return replace(room, growth=room.growth - self.growth(record))
+
+    def _vacated(self, room: Room, record: RequestRecord) -> Room:
+        pages = room.pages + self.held(record) + self.claim(record)
+        return replace(room, seats=room.seats + 1, taken=room.taken - 1, pages=pages)
+
+    def fits(self, record: RequestRecord, room: Room) -> bool:
+        """Whether the record can be placed in that room and run on for its runway, with everyone else.
+
+        Runway and margin are waived when every seat is empty: what fits the pool alone must never wait for more.
+        """
+        if room.seats < 1:
+            return False
+        if room.taken == 0:
+            return self.need(record) <= room.pages
+        return self.need(record) + self.growth(record) + room.growth + self.correction_pages <= room.pages
+
+    def can_ever_hold(self, record: RequestRecord) -> bool:
+        return len(record.submission.prompt_tokens) + 1 <= self.capacity.limit_tokens

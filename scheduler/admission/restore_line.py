@@ -1,0 +1,51 @@
+"""The parked of one group in the order in which they come back, and how far the line may be read today.
+
+Order: waiting tier, park count, wait. The first that fits goes. One that does not fit is passed at most `max_passes`
+times; then nobody behind it goes before it, so that the residents drain until it fits.
+"""
+
+from dataclasses import dataclass, field
+
+from scheduler.admission.ledger import GroupLedger
+from scheduler.admission.policy import AdmissionPolicy
+from scheduler.admission.request_record import RequestRecord
+
+
+def restore_line(ledger: GroupLedger, policy: AdmissionPolicy, now: float) -> list[RequestRecord]:
+    """First to come back first; those being cancelled are not in it."""
+    waiting = [record for record in ledger.parked.values() if not record.cancelling]
+
+    def key(record: RequestRecord) -> tuple[int, int, float, int]:
+        return -record.waiting_tier(policy, now), -record.parks, record.since, record.seq
+
+    return sorted(waiting, key=key)
+
+
+def highest_waiting_tier(ledger: GroupLedger, policy: AdmissionPolicy, now: float) -> int | None:
+    """The tier that a fresh request must exceed to enter this group before its parked; None if nobody is parked."""
+    tiers = (record.waiting_tier(policy, now) for record in ledger.parked.values() if not record.cancelling)
+    return max(tiers, default=None)
+
+
+@dataclass(slots=True)
+class LineReading:
+    """What reading a line came to: who goes (if anyone), who was passed, and who is stuck at a barrier (if anyone)."""
+
+    goes: RequestRecord | None = None
+    stuck: RequestRecord | None = None
+    passed: list[RequestRecord] = field(default_factory=list)
+
+
+def read_line(line: list[RequestRecord], ledger: GroupLedger, policy: AdmissionPolicy) -> LineReading:
+    """Find the first that fits, not looking beyond one that may no longer be passed."""
+    reading = LineReading()
+    room = ledger.room()
+    for record in line:
+        if ledger.fits(record, room):
+            reading.goes = record
+            return reading
+        if record.passes >= policy.max_passes:
+            reading.stuck = record
+            return reading
+        reading.passed.append(record)
+    return reading
