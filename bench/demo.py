@@ -3,11 +3,15 @@
 import asyncio
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
 import httpx
+import typer
 from rich.console import Console
 
+from bench import options
 from bench.chat import ChatRun, run_chat
+from bench.failing import one_line_errors
 from bench.four_chats import CHAT_TOKENS, POOL_TOKENS, sized_chats
 from bench.live_table import LiveTable, num_parks
 from bench.report import commit, machine, write_json
@@ -15,13 +19,28 @@ from bench.subprocess_server import RunningServer, parkade_server
 from bench.verdict import Check, judge_no_parking, judge_parking
 
 
+def run(
+    model: options.Model = options.DEFAULT_MODEL,
+    json_file: options.JsonFile = None,
+    park: Annotated[bool, typer.Option("--park/--no-park", help="What today's servers do instead: refuse.")] = True,
+    port: Annotated[int | None, typer.Option(help="Port of the server it starts.", show_default="a free one")] = None,
+) -> None:
+    """Four long chats at once in a KV pool made for one: all end in full, unchanged, the urgent one first.
+
+    Starts a server of two ranks with a pool of 1,024 tokens, runs each chat alone, then all four at once, and compares.
+    The exit code is 0 only if every claim held.
+    """
+    with one_line_errors():
+        raise typer.Exit(run_demo(model, park=park, port=port, json_file=json_file, console=Console()))
+
+
 def run_demo(model: str, *, park: bool, port: int | None, json_file: Path | None, console: Console) -> int:
     """Start a server of two ranks, run the chats, print the checks. The exit code: 0 only if every check held."""
-    options = ["--tensor-parallel-size", "2", "--kv-pool-tokens", str(POOL_TOKENS)]
+    flags = ["--tensor-parallel-size", "2", "--kv-pool-tokens", str(POOL_TOKENS)]
     if not park:
-        options.append("--no-park")
+        flags.append("--no-park")
     console.print(f"Starting a server: two ranks, a KV pool of {POOL_TOKENS} tokens, parking {'on' if park else 'off'}")
-    with parkade_server(model, *options, port=port) as server:
+    with parkade_server(model, *flags, port=port) as server:
         console.print(f"Ready after {server.ready_s:.1f} s at {server.url}", highlight=False)
         alone, together = asyncio.run(_run_chats(server, park=park, console=console))
     checks = judge_parking(together, {run.chat.name: run for run in alone}) if park else judge_no_parking(together)
