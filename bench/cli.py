@@ -25,6 +25,7 @@ app = typer.Typer(
 
 @app.command("engine")
 def engine_command(
+    *,
     model: options.Model = options.DEFAULT_MODEL,
     json_file: options.JsonFile = None,
     check: options.Check = False,

@@ -3,23 +3,22 @@
 import asyncio
 import contextlib
 import itertools
-import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workers.executors.process_executor import ProcessExecutor
-
 from bench.prompts import Prompt
 from bench.streams import StreamError, StreamRecord
 from scheduler.engine.config import EngineConfig
 from scheduler.engine.core import EngineCore
 from scheduler.engine.loop import EngineLoop
+from scheduler.executor import ExecutorFailed
 from scheduler.messages import Admit, EngineEvent, FinishReason, Submission, TokenEvent
 from scheduler.sampling import SamplingParams, StopRules
-from workers.spec import CollectiveSpec, RankSpec
+from workers.executors import ProcessExecutor, new_collective_spec, specs_of_group
+from workers.spec import RankSpec
 
 GATEWAY_ID = "bench"
 PAGE_SIZE = 16
@@ -98,15 +97,14 @@ class EngineArm:
         )
 
 
-def rank_specs(model_dir: Path, shape: EngineShape) -> list[RankSpec]:
-    kind = "single" if shape.world_size == 1 else "shm"
-    collective = CollectiveSpec(kind=kind, shm_path=f"/dev/shm/parkade-bench-{os.getpid()}-{uuid.uuid4().hex[:8]}")
-    return [
+def rank_specs(model_dir: Path, shape: EngineShape) -> tuple[RankSpec, ...]:
+    """The same settings as `parkade serve` has by default, without an arena."""
+    return specs_of_group(
         RankSpec(
             model_dir=str(model_dir),
-            rank=rank,
+            rank=0,
             world_size=shape.world_size,
-            collective=collective,
+            collective=new_collective_spec("single" if shape.world_size == 1 else "shm"),
             num_pages=shape.num_pages,
             arena_pages=0,
             page_size=PAGE_SIZE,
@@ -114,8 +112,7 @@ def rank_specs(model_dir: Path, shape: EngineShape) -> list[RankSpec]:
             max_running=MAX_RUNNING,
             num_threads=shape.num_threads,
         )
-        for rank in range(shape.world_size)
-    ]
+    )
 
 
 @contextlib.asynccontextmanager
@@ -139,5 +136,6 @@ async def engine_arm(name: str, model_dir: Path, shape: EngineShape) -> AsyncIte
         yield arm
     finally:
         await arm.loop.stop()
-        await running
-        await executor.stop()
+        # What it failed with has reached every open stream as an error.
+        with contextlib.suppress(ExecutorFailed):
+            await running

@@ -68,5 +68,5 @@ def test_llama_server_gets_whole_context_for_every_stream(tmp_path: Path) -> Non
 
 
 def test_a_missing_peer_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ServerError, match="llama-server .* is no file"):
+    with pytest.raises(ServerError, match=r"llama-server .* is no file"):
         llama_command(tmp_path / "x", tmp_path / "y", port=1, num_slots=1, slot_tokens=1, num_threads=1)
