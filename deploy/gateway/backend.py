@@ -26,10 +26,6 @@ class Backend(Protocol):
         """Stop a request and forget it; no more events come. An unknown or finished id is nothing to complain about."""
         ...
 
-    async def check_room(self) -> None:
-        """Raises `AdmissionRefused` when the queue is known to be full, before work is put into a request. Cheap."""
-        ...
-
     async def status(self) -> Mapping[str, Any]:
         """Figures of pool and queue; the answer has been through the engine's step loop."""
         ...

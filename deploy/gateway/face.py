@@ -28,11 +28,12 @@ from deploy.gateway.preparation import (
     new_request_id,
     require_model,
 )
+from deploy.gateway.recent_refusal import RecentRefusal
 from deploy.gateway.relay import Relay
 from deploy.gateway.responses import StreamedAnswer, error_response, log_failure, whole_answer
 from deploy.gateway.served_model import ServedModel
 from deploy.text import RenderBudget
-from scheduler.admission.errors import AdmissionRefused
+from scheduler.admission.errors import AdmissionRefused, QueueFull
 from scheduler.messages import Submission
 
 _CLIENT_GONE_STATUS = 499  # nobody reads it; access logs do
@@ -47,6 +48,7 @@ class Face:
         self._model = model
         self._limits = limits
         self._farewells = Farewells(backend)
+        self._recent_refusal = RecentRefusal()
         self._text_threads = ThreadPoolExecutor(limits.num_text_threads, thread_name_prefix="gateway-text")
 
     async def close(self) -> None:
@@ -97,7 +99,7 @@ class Face:
     async def _chat(self, request: Request) -> Response:
         body = parse_body(ChatRequest, await read_body(request, self._limits.max_body_bytes))
         require_model(self._model, body.model)
-        await self._backend.check_room()
+        self._recent_refusal.check()
         budget = RenderBudget(max_s=self._limits.render_s)
         tokens = await self._in_thread(lambda: chat_tokens(self._model, body, budget))
         max_tokens = max_answer_tokens(self._model, len(tokens), chat_room(body), "messages")
@@ -108,7 +110,7 @@ class Face:
     async def _completion(self, request: Request) -> Response:
         body = parse_body(CompletionRequest, await read_body(request, self._limits.max_body_bytes))
         require_model(self._model, body.model)
-        await self._backend.check_room()
+        self._recent_refusal.check()
         tokens = await self._in_thread(lambda: completion_tokens(self._model, body))
         max_tokens = max_answer_tokens(self._model, len(tokens), completion_room(body), "prompt")
         submission = self._submission("cmpl", body, tokens, max_tokens)
@@ -132,7 +134,9 @@ class Face:
         """Whatever else than a refusal comes instead of an answer: the request may be in, so it is cancelled."""
         try:
             await asyncio.wait_for(self._backend.submit(submission), self._limits.submit_s)
-        except AdmissionRefused:
+        except AdmissionRefused as refusal:
+            if isinstance(refusal, QueueFull):
+                self._recent_refusal.note(refusal)
             raise
         except TimeoutError:
             self._farewells.cancel(submission.request_id)

@@ -23,7 +23,7 @@ BOUNDS: Mapping[str, str] = {
     "repetition_penalty": "a number in [0.000001, 1000]; 1 turns it off",
     "presence_penalty": "a number in [-2, 2]; 0 turns it off",
     "frequency_penalty": "a number in [-2, 2]; 0 turns it off",
-    "logit_bias": f"an object of at most {MAX_LOGIT_BIAS} entries: token id (digits in quotes) to number in [-100, 100]",
+    "logit_bias": f"an object of at most {MAX_LOGIT_BIAS} pairs of a token id in quotes and a number in [-100, 100]",
     "seed": "an integer of 64 bits; leave it out for a random one",
     "stop": f"a non-empty string or a list of at most {MAX_STOPS} of them, each of at most {MAX_STOP_CHARS} characters",
     "max_tokens": f"an integer in [1, {INT32_MAX}]; leave it out for the default",

@@ -67,7 +67,6 @@ class HandPlayedBackend:
         self.cancelled: list[str] = []
         self.cancel_seen = asyncio.Event()
         self.refusal: Exception | None = None
-        self.no_room: Exception | None = None
         self.broken: Exception | None = None
         self.figures: Mapping[str, Any] = {"pages_total": 64, "pages_free": 60}
         self._mailboxes: dict[str, Mailbox] = {}
@@ -93,10 +92,6 @@ class HandPlayedBackend:
     async def cancel(self, request_id: str) -> None:
         self.cancelled.append(request_id)
         self.cancel_seen.set()
-
-    async def check_room(self) -> None:
-        if self.no_room is not None:
-            raise self.no_room
 
     async def status(self) -> Mapping[str, Any]:
         if self.broken is not None:

@@ -1,0 +1,67 @@
+"""The `Backend` of a real server: admission by calls, tokens by one open connection to each engine. No Ray in here:
+`cluster`'s clients fit the two protocols below."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from deploy.errors import BackendLost
+from deploy.gateway.token_pump import TokenPump
+from scheduler.messages import Submission, TokenEvent
+
+
+class AdmissionLink(Protocol):
+    """What is asked of admission. Refusals are `AdmissionRefused`; every other error means that it is lost."""
+
+    async def submit(self, submission: Submission) -> None: ...
+
+    async def cancel(self, request_id: str) -> None: ...
+
+    async def status(self) -> Mapping[str, Any]: ...
+
+
+class RayBackend:
+    """Call `start` inside the running event loop, `stop` at the end. `connections` maps an engine to its batches."""
+
+    def __init__(
+        self, gateway_id: str, admission: AdmissionLink, connections: Mapping[str, AsyncIterable[Sequence[TokenEvent]]]
+    ) -> None:
+        self.gateway_id = gateway_id
+        self._admission = admission
+        self._connections = connections
+        self._pump = TokenPump()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._tasks = [
+            asyncio.get_running_loop().create_task(self._pump.run(name, batches), name=f"tokens of {name}")
+            for name, batches in self._connections.items()
+        ]
+
+    async def stop(self) -> None:
+        """Ends the connections; requests that are still open end with an error."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def submit(self, submission: Submission) -> None:
+        if not any(not task.done() for task in self._tasks):
+            raise BackendLost("no engine is connected")
+        self._pump.open(submission.request_id)  # before it can have events
+        try:
+            await self._admission.submit(submission)
+        except BaseException:
+            self._pump.close(submission.request_id)
+            raise
+
+    def events(self, request_id: str) -> AsyncGenerator[Sequence[TokenEvent], None]:
+        return self._pump.events(request_id)
+
+    async def cancel(self, request_id: str) -> None:
+        self._pump.close(request_id)
+        await self._admission.cancel(request_id)
+
+    async def status(self) -> Mapping[str, Any]:
+        if not any(not task.done() for task in self._tasks):
+            raise BackendLost("no engine is connected")
+        return await self._admission.status()
