@@ -95,8 +95,9 @@ class Sampler(Generic[A]):
             shares = payload[0, _RECORD * num_greedy :].reshape(len(drawn_rows), width)
             shares[:, : self._vocab.size] = host[drawn_rows]
         gathered = self._gather(payload)
-        best = iter(_best_of_ranks(gathered[:, : _RECORD * num_greedy].reshape(-1, num_greedy, _RECORD)))
-        logits = iter(gathered[:, _RECORD * num_greedy :].reshape(-1, len(drawn_rows), width).swapaxes(0, 1))
+        ranks, split = len(gathered), _RECORD * num_greedy
+        best = iter(_best_of_ranks(gathered[:, :split].reshape(ranks, num_greedy, _RECORD)))
+        logits = iter(gathered[:, split:].reshape(ranks, len(drawn_rows), width).swapaxes(0, 1))
         return [next(best) if wanted.params.is_greedy else self._draw_shares(wanted, next(logits)) for wanted in draws]
 
     def _gather(self, payload: Float32) -> Float32:
