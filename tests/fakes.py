@@ -1,7 +1,8 @@
-"""Fakes that stand on the seams. `FakeRanks` mirrors every plan and refuses a wrong one; its KV is real enough to spoil.
+"""Fakes that stand on the seams. `FakeRanks` mirrors every plan and refuses a wrong one; its KV is real enough to
+spoil.
 
-The fake's pool holds token ids in page slots. A sequence's next token is drawn from what its page table leads to, so a page
-that was given away too early, or a copy that went astray, shows as a wrong token, as it would on real ranks.
+The fake's pool holds token ids in page slots. A sequence's next token is drawn from what its page table leads to, so a
+page that was given away too early, or a copy that went astray, shows as a wrong token, as it would on real ranks.
 """
 
 import asyncio
@@ -189,7 +190,7 @@ class FakeRanks:
 
 
 class FakeExecutor:
-    """`FakeRanks` behind the `Executor` protocol. With `hold` answers come when the test says so, else in the next turn."""
+    """`FakeRanks` behind the `Executor` protocol. With `hold` answers come when the test says so, else at once."""
 
     def __init__(self, ranks: FakeRanks, *, hold: bool = False) -> None:
         self.ranks = ranks

@@ -1,8 +1,8 @@
 """How many pages the residents will want, and whether another fits beside them. Counts pages only, takes none.
 
 A resident's claim is what it will hold within the lookahead, or at the end of its prompt, plus a margin of one page,
-and never more than it can hold at its end. Entering, coming back and pressure all count the same claims, the
-newcomer's too: what comes in under them isn't sent out again a few steps later.
+and never more than it can hold at its end. Entering, coming back and pressure all count the same claims, the newcomer's
+too, so nothing comes in that is at once too much. How much further admission looks before it orders is its own affair.
 """
 
 from kv import pages_for
