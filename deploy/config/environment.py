@@ -12,7 +12,9 @@ _RAY = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",  # Ray's default of 15 starves ranks beside any other program
     "RAY_SERVE_LOG_TO_STDERR": "0",
-    "RAY_DISABLE_IMPORT_WARNING": "1",
+    # Two metrics pages that Ray would open to every network, on ports that another Ray may want: no port, no page.
+    "AUTOSCALER_METRIC_PORT": "-1",
+    "DASHBOARD_METRIC_PORT": "-1",
 }
 # Compute threads are the ranks' own affair; a second pool of spinning OpenMP threads collapses both.
 _THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

@@ -1,8 +1,8 @@
 """All that `parkade serve` can be told. Names are those of the flags and of the YAML file."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from deploy.config.sizes import parse_bytes
 
@@ -45,6 +45,15 @@ class ServeConfig(BaseModel):
         if not value.strip():
             raise ValueError("must not be blank")
         return value
+
+    @model_validator(mode="after")
+    def _every_runner_gets_a_token(self) -> Self:
+        if self.max_step_tokens < self.max_running:
+            raise ValueError(
+                f"max_step_tokens {self.max_step_tokens} must be at least max_running {self.max_running}: "
+                "every running request computes one token a step"
+            )
+        return self
 
     @property
     def num_pages(self) -> int:

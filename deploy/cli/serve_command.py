@@ -1,0 +1,64 @@
+"""`parkade serve`: flags and file into a checked config, then the server until it is stopped."""
+
+from functools import partial
+
+import typer
+
+from deploy.cli import serve_options as options
+from deploy.cli.failing import one_line_errors
+from deploy.cli.progress import fetch_progress
+from deploy.config import ServeConfig, load_config, read_environment
+from deploy.models import resolve_model
+from deploy.serve import serve
+
+
+def serve_command(  # noqa: PLR0917 - flags have no order; Typer passes them by name
+    model: options.Model = None,
+    config: options.ConfigFile = None,
+    served_model_name: options.ServedModelName = None,
+    host: options.Host = None,
+    port: options.Port = None,
+    tensor_parallel_size: options.TensorParallelSize = None,
+    kv_pool_tokens: options.KvPoolTokens = None,
+    page_size: options.PageSize = None,
+    host_ram: options.HostRam = None,
+    park: options.Park = None,
+    max_running: options.MaxRunning = None,
+    max_model_len: options.MaxModelLen = None,
+    max_step_tokens: options.MaxStepTokens = None,
+    max_queued_requests: options.MaxQueuedRequests = None,
+    dtype: options.Dtype = None,
+    kv_dtype: options.KvDtype = None,
+    backend: options.Backend = None,
+    collective: options.CollectiveKind = None,
+    num_threads: options.NumThreads = None,
+    ray_address: options.RayAddress = None,
+    log_level: options.LogLevel = None,
+    debug: options.Debug = False,
+) -> None:
+    """Serve MODEL over an OpenAI-compatible HTTP API until Ctrl-C or SIGTERM, which end all that was started.
+
+    Examples:
+
+      parkade serve smollm2-135m
+
+      parkade serve ./Qwen3-0.6B --tensor-parallel-size 2 --kv-pool-tokens 32768 --host-ram 4GiB
+
+      parkade serve --config server.yaml --port 9000
+
+    A pool token of SmolLM2-135M takes 45 KiB over all ranks in float32, half in bfloat16.
+    """
+    flags = dict(locals())
+    given = {name: flags[name] for name in ServeConfig.model_fields if flags[name] is not None}
+    environment = read_environment()
+    with one_line_errors(debug=debug):
+        checked = load_config(given, config)
+        with fetch_progress() as progress:
+            folder = resolve_model(
+                checked.model,
+                cache_dir=environment.cache_dir,
+                pip_environment=dict(environment.variables),
+                progress=progress,
+            )
+        code = serve(checked, folder, environment, show=partial(typer.echo, err=True), debug=debug)
+    raise typer.Exit(code)

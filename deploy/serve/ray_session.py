@@ -1,0 +1,57 @@
+"""Ray for one server: an own local one on loopback, closed by a token, or a running one that is joined.
+
+Import this module only in a process whose environment was made by `deploy.config.Environment`: Ray reads its settings
+when it is imported.
+"""
+
+import logging
+import socket
+from pathlib import Path
+
+import ray
+
+from deploy.serve.errors import ServerFailed
+
+NAMESPACE = "parkade"
+
+# Ray replaces 127.0.0.1 by the address of the first network card; any other loopback address it keeps.
+_LOOPBACK = "127.0.0.2"
+# Nothing of size goes through Ray's object store: this is its smallest.
+_OBJECT_STORE_BYTES = 80 << 20
+_PROBE_S = 5.0
+
+
+def start_own_ray(session: Path, num_actors: int, log_level: str) -> None:
+    """A head node in this process' charge: it dies with it. Raises `ServerFailed`."""
+    try:
+        ray.init(
+            address="local",
+            num_cpus=num_actors,
+            include_dashboard=False,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            log_to_driver=log_level == "debug",
+            logging_level=logging.getLevelName(log_level.upper()),
+            namespace=NAMESPACE,
+            _node_ip_address=_LOOPBACK,
+            _temp_dir=str(session / "ray"),
+        )
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ServerFailed(f"Ray did not start: {error}") from error
+
+
+def join_ray(address: str, log_level: str) -> None:
+    """Raises `ServerFailed` soon when nobody answers: Ray itself would try a dead address for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=_PROBE_S).close()
+    except OSError as error:
+        raise ServerFailed(f"no Ray answers at {address}: {error}; start one or leave out --ray-address") from error
+    try:
+        ray.init(
+            address=address,
+            log_to_driver=log_level == "debug",
+            logging_level=logging.getLevelName(log_level.upper()),
+            namespace=NAMESPACE,
+        )
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ServerFailed(f"Ray at {address} could not be joined: {error}") from error
