@@ -34,10 +34,9 @@ def shown_commands(text: str) -> Iterator[list[str]]:
     """Lines of code blocks that call `parkade`, continuation lines joined."""
     for block in re.findall(r"```(?:bash|sh|console)?\n(.*?)```", text, flags=re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
-            words = shlex.split(line.strip().removeprefix("$ "), comments=True)
-            words = [word for index, word in enumerate(words) if index or not word.endswith("/")]
-            if words and Path(words[0]).name == "parkade":
-                yield words[1:]
+            command = line.strip().removeprefix("$ ")
+            if re.match(r"(\S*/)?parkade\s", command):
+                yield shlex.split(command, comments=True)[1:]
 
 
 @pytest.mark.parametrize("path", DOCS, ids=document_id)
