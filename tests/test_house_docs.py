@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import typer
+
 from deploy.cli import app
 
 ROOT = Path(__file__).resolve().parent.parent
