@@ -29,6 +29,12 @@ def format_bytes(num_bytes: float) -> str:
     """Three significant digits and a binary unit: 1.94 GiB."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if abs(num_bytes) < 1024 or unit == "GiB":
-            return f"{num_bytes:.0f} {unit}" if unit == "bytes" else f"{num_bytes:.3g} {unit}"
+            return f"{_three_digits(num_bytes)} {unit}"
         num_bytes /= 1024
     raise AssertionError("unreachable")
+
+
+def _three_digits(value: float) -> str:
+    decimals = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -28,7 +28,7 @@ def test_sizes_are_written_short() -> None:
         "1.5 KiB",
         "5 MiB",
         "3 GiB",
-        "5.12e+03 GiB",
+        "5,120 GiB",
     ]
 
 
