@@ -51,7 +51,7 @@ class EngineCore:
         self._room = Room(self._roster)
         self._parking = Parking(self._roster, self._room, self._outbox)
         self._exits = Exits(self._roster, self._parking, self._outbox)
-        self._planner = StepPlanner(self._roster)
+        self._planner = StepPlanner(self._roster, self._room)
         self._gauge = PressureGauge(self._roster, self._room, self._outbox)
         self._stall = StallWatch(self._roster, self._parking)
         self._flights: deque[Draft] = deque()
@@ -73,7 +73,7 @@ class EngineCore:
     @property
     def wake_at(self) -> float | None:
         """When to call `plan_step` again though nothing has happened; None: only a command or an answer matters."""
-        if self._stall.since is None:
+        if self._stall.since is None or self._flights:
             return None
         patience = self._stall.since + STALL_PATIENCE_S
         return patience if self._gauge.asked_at is None else min(patience, self._gauge.asked_at + REASK_S)

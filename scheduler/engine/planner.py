@@ -6,6 +6,7 @@ who finds none is stalled for this step and hinders nobody.
 """
 
 from scheduler.engine.draft import Draft
+from scheduler.engine.room import Room
 from scheduler.engine.roster import Roster
 from scheduler.engine.sequence import Sequence
 from scheduler.plan import Chunk, NewSequence, PageGrant
@@ -14,8 +15,9 @@ from scheduler.plan import Chunk, NewSequence, PageGrant
 class StepPlanner:
     """Fills drafts from the roster's running sequences."""
 
-    def __init__(self, roster: Roster) -> None:
+    def __init__(self, roster: Roster, room: Room) -> None:
         self._roster = roster
+        self._room = room
         self._page_size = roster.config.page_size
         self._max_step_tokens = roster.config.max_step_tokens
 
@@ -30,17 +32,29 @@ class StepPlanner:
                 self._add(draft, seq, 1)
             else:
                 behind.append(seq)
+        if not behind:
+            return
+        kept = self._kept_for(draft.computing)
         budget = self._max_step_tokens - len(draft.chunks)
         for seq in behind:
             if budget == 0:
                 break
-            budget -= self._add(draft, seq, min(seq.num_expected - seq.num_scheduled, budget))
+            budget -= self._add(draft, seq, min(seq.num_expected - seq.num_scheduled, budget), kept)
 
-    def _add(self, draft: Draft, seq: Sequence, num_tokens: int) -> int:
-        """One chunk of up to `num_tokens` positions, cut to the pages there are; returns its length."""
+    def _kept_for(self, decoding: list[Sequence]) -> int:
+        """Free pages that prompts leave to those that decode: they end, and make room, if only they go on.
+
+        Bites under pressure alone: without it there is room for every claim. Without parking nobody is to wait.
+        """
+        if not self._roster.config.park:
+            return 0
+        return sum(self._room.claim(seq) - seq.table.num_pages for seq in decoding)
+
+    def _add(self, draft: Draft, seq: Sequence, num_tokens: int, kept: int = 0) -> int:
+        """One chunk of up to `num_tokens` positions, cut to the free pages but `kept`; returns its length."""
         start = seq.num_scheduled
         if start + num_tokens > seq.table.num_slots:
-            within = seq.table.num_slots + self._roster.pool.num_free * self._page_size
+            within = seq.table.num_slots + max(0, self._roster.pool.num_free - kept) * self._page_size
             num_tokens = min(num_tokens, within - start)
             if num_tokens <= 0:
                 draft.stalled.append(seq)

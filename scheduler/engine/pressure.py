@@ -41,7 +41,7 @@ class PressureGauge:
             self.asked_at is None
             or shortfall > self._asked_shortfall
             or step - self._asked_step >= REASK_STEPS
-            or now - self.asked_at >= REASK_S
+            or now >= self.asked_at + REASK_S
         ):
             self.asked_at, self._asked_step, self._asked_shortfall = now, step, shortfall
             self._outbox.report(Pressure, shortfall=shortfall)
@@ -70,7 +70,7 @@ class StallWatch:
             why = f"and the host RAM budget of {arena.num_total} pages is full ({arena.num_free} are free)"
             if any(seq.table.num_pages <= arena.num_free for seq in self._roster.running if seq.table.num_pages):
                 why = "and copies to host RAM fail"
-        elif now - self.since >= STALL_PATIENCE_S:
+        elif now >= self.since + STALL_PATIENCE_S:
             why = f"and no request was parked within {STALL_PATIENCE_S:g} s"
         else:
             return None

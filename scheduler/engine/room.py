@@ -1,8 +1,9 @@
 """How many pages the residents will want, and whether another fits beside them. Counts pages only, takes none.
 
 A resident's claim is what it will hold within the lookahead, or at the end of its prompt, plus a margin of one page,
-and never more than it can hold at its end. Entering, coming back and pressure all count the same claims, the newcomer's
-too, so nothing comes in that is at once too much. How much further admission looks before it orders is its own affair.
+and never more than it can hold at its end. Entering, coming back and pressure all count the same claims, the
+newcomer's too; who enters or comes back must fit for the steps until it has landed as well, so nothing comes in that
+is too much at once. How much further admission looks before it orders is its own affair.
 """
 
 from kv import pages_for
@@ -17,10 +18,11 @@ class Room:
         self._roster = roster
         self._page_size = roster.config.page_size
         self._lookahead = roster.config.lookahead_steps
+        self._landing_steps = roster.config.max_inflight
 
-    def claim(self, seq: Sequence) -> int:
+    def claim(self, seq: Sequence, more_steps: int = 0) -> int:
         """Pages that `seq` should be able to hold soon, margin included."""
-        ahead = seq.num_scheduled + self._lookahead
+        ahead = seq.num_scheduled + self._lookahead + more_steps
         known = seq.num_tokens + seq.num_pending
         pages = -(-(ahead if ahead > known else known) // self._page_size) + 1
         return pages if pages < seq.max_pages else seq.max_pages
@@ -42,8 +44,8 @@ class Room:
         if not roster.residents:  # the margin is waived: alone, it may use the whole pool
             return pages_for(max(seq.num_tokens, seq.num_scheduled), self._page_size) <= free
         promised = sum(
-            self.claim(other) - other.table.num_pages
+            self.claim(other, self._landing_steps) - other.table.num_pages
             for other in roster.residents.values()
             if other.state is not State.PARKING
         )
-        return promised + self.claim(seq) <= free
+        return promised + self.claim(seq, self._landing_steps) <= free
