@@ -44,11 +44,11 @@ def shm_group(world_size: int, timeout_s: float = 20.0, slot_bytes: int = 4096) 
 class RankProcess:
     """A spawned process that runs `target(rank, pipe, *args)`."""
 
-    def __init__(self, target: Callable[..., None], rank: int, *args: Any) -> None:
+    def __init__(self, target: Callable[..., None], rank: int, *args: Any, daemon: bool = True) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe: Connection
         self.pipe, theirs = context.Pipe()
-        self.process: BaseProcess = context.Process(target=target, args=(rank, theirs, *args), daemon=True)
+        self.process: BaseProcess = context.Process(target=target, args=(rank, theirs, *args), daemon=daemon)
         self.process.start()
         theirs.close()
 

@@ -1,0 +1,140 @@
+"""Ranks as processes: they agree, they die together, and nothing of them stays."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from scheduler.executor import ExecutorFailed
+from scheduler.plan import StepResult
+from tests.tiny_models import TinyModel, write_tiny_model
+from tests.workers.collective.groups import RankProcess
+from tests.workers.executors.plans import plans
+from tests.workers.executors.targets import start_and_hang
+from workers.collective.single import SingleCollective
+from workers.executors import LocalExecutor, ProcessExecutor, new_collective_spec, specs_of_group
+from workers.rank import Rank
+from workers.spec import CollectiveSpec, RankSpec
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("models") / "llama", TinyModel())
+
+
+def spec_of(model_dir: Path, world_size: int, kind: str = "shm") -> RankSpec:
+    return RankSpec(
+        model_dir=str(model_dir),
+        rank=0,
+        world_size=world_size,
+        collective=new_collective_spec(kind, timeout_s=30),
+        num_pages=12,
+        arena_pages=4,
+        max_model_len=256,
+        max_step_tokens=64,
+        max_running=4,
+        backend="sdpa",
+    )
+
+
+def ranks_alive() -> set[psutil.Process]:
+    """Spawned children of this process; multiprocessing's own resource tracker stays and is not one."""
+    return {child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())}
+
+
+def in_shared_memory(path: str) -> bool:
+    return Path(path).exists()
+
+
+@asynccontextmanager
+async def running(spec: RankSpec) -> AsyncIterator[ProcessExecutor]:
+    executor = await ProcessExecutor.start(specs_of_group(spec))
+    try:
+        yield executor
+    finally:
+        await executor.stop()
+
+
+async def alone(model_dir: Path) -> list[StepResult]:
+    executor = LocalExecutor(Rank(spec_of(model_dir, 1, "single"), SingleCollective()))
+    results = [await executor.submit(plan) for plan in plans(park=True)]
+    await executor.stop()
+    await executor.stop()
+    return results
+
+
+@pytest.mark.parametrize("kind", ["shm", "gloo"])
+async def test_two_rank_processes_draw_the_tokens_of_one_rank_through_park_and_restore(
+    model_dir: Path, kind: str
+) -> None:
+    told: list[str] = []
+    executor = await ProcessExecutor.start(specs_of_group(spec_of(model_dir, 2, kind)), on_progress=told.append)
+    pids = executor.pids
+    try:
+        pending = [executor.submit(plan) for plan in plans(park=True)]  # all in flight at once
+        results = [await result for result in pending]
+    finally:
+        await executor.stop()
+        await executor.stop()
+    expected = await alone(model_dir)
+    assert [replace(result, step_s=0.0) for result in results] == [replace(one, step_s=0.0) for one in expected]
+    assert told[-1] == "2 of 2 ranks ready"
+    assert len(pids) == 2
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+async def test_a_killed_rank_fails_the_group_and_the_other_ends_too(model_dir: Path) -> None:
+    spec = spec_of(model_dir, 2)
+    async with running(spec) as executor:
+        first, second = executor.pids
+        os.kill(second, signal.SIGKILL)
+        with pytest.raises(ExecutorFailed, match="rank 1"):
+            for plan in plans(park=False):
+                await executor.submit(plan)
+        survivor = psutil.Process(first) if psutil.pid_exists(first) else None
+        if survivor is not None:
+            await asyncio.to_thread(psutil.wait_procs, [survivor], 20)
+            assert not survivor.is_running() or survivor.status() == psutil.STATUS_ZOMBIE
+    assert not in_shared_memory(spec.collective.shm_path)
+
+
+async def test_a_rank_that_cannot_load_fails_the_start_with_its_reason_and_leaves_nothing(tmp_path: Path) -> None:
+    spec = replace(spec_of(tmp_path, 1, "single"), model_dir=str(tmp_path / "nothing-here"))
+    before = ranks_alive()
+    with pytest.raises(ExecutorFailed, match=r"rank 0 failed while it loaded: .*nothing-here"):
+        await ProcessExecutor.start(specs_of_group(spec))
+    assert ranks_alive() == before
+
+
+def test_ranks_die_with_a_killed_parent(model_dir: Path) -> None:
+    spec = spec_of(model_dir, 2)
+    before = set(Path("/dev/shm").iterdir())
+    # Not a daemon: daemons may not have children.
+    parent = RankProcess(start_and_hang, 0, spec, daemon=False)
+    try:
+        ranks = [psutil.Process(pid) for pid in parent.result(120)]
+        parent.kill()
+        _, alive = psutil.wait_procs(ranks, timeout=10)
+        assert alive == []
+        assert set(Path("/dev/shm").iterdir()) <= before
+    finally:
+        parent.end()
+
+
+async def test_specs_that_are_no_group_are_refused(model_dir: Path) -> None:
+    spec = spec_of(model_dir, 2)
+    with pytest.raises(ValueError, match=r"\[\(0, 2\)\] are not the ranks of one group"):
+        await ProcessExecutor.start([spec])
+
+
+def test_new_collective_specs_do_not_collide() -> None:
+    one, other = new_collective_spec("shm"), new_collective_spec("shm")
+    assert one.shm_path != other.shm_path
+    assert new_collective_spec("gloo").init_method.startswith("tcp://127.0.0.1:")
+    assert new_collective_spec("single") == CollectiveSpec(kind="single")

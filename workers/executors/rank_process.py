@@ -1,0 +1,36 @@
+"""The entry of a spawned rank process. Imports neither torch nor numba before the environment is settled."""
+
+import ctypes
+import logging
+import os
+import signal
+
+from workers.executors.rank_host import RankHost, settle_environment
+from workers.link import LinkAddress, LinkError, serve_rank
+from workers.spec import RankSpec
+
+log = logging.getLogger(__name__)
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Have the kernel kill this process when the thread that started it ends. Linux."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:  # it was gone before we asked
+        os._exit(1)
+
+
+def run_rank(spec: RankSpec, address: LinkAddress, parent_pid: int) -> None:
+    """Serve the engine until it hangs up. The exit code is 1 after any failure; the engine has its text."""
+    die_with_parent(parent_pid)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    settle_environment(spec)
+    host = RankHost(spec)
+    try:
+        serve_rank(address, host.build, host.hang_up)
+    except LinkError as error:
+        log.error("rank %d: %s", spec.rank, error)
+        raise SystemExit(1) from None
+    except Exception:  # logged where it happened, and told to the engine
+        raise SystemExit(1) from None
