@@ -14,7 +14,7 @@ from bench.streams import StreamError, StreamRecord
 from scheduler.engine.config import EngineConfig
 from scheduler.engine.core import EngineCore
 from scheduler.engine.loop import EngineLoop
-from scheduler.executor import ExecutorFailed
+from scheduler.executor import Executor, ExecutorFailed
 from scheduler.messages import Admit, EngineEvent, FinishReason, Submission, TokenEvent
 from scheduler.sampling import SamplingParams, StopRules
 from workers.executors import ProcessExecutor, new_collective_spec, specs_of_group
@@ -115,20 +115,30 @@ def rank_specs(model_dir: Path, shape: EngineShape) -> tuple[RankSpec, ...]:
     )
 
 
-@contextlib.asynccontextmanager
-async def engine_arm(name: str, model_dir: Path, shape: EngineShape) -> AsyncIterator[EngineArm]:
-    """Start ranks as processes of their own, and the engine's loop in this one."""
-    specs = rank_specs(model_dir, shape)
-    executor = await ProcessExecutor.start(specs)
-    config = EngineConfig(
-        group_id=name,
+def engine_config(group_id: str, shape: EngineShape, max_model_len: int) -> EngineConfig:
+    return EngineConfig(
+        group_id=group_id,
         num_pages=shape.num_pages,
         arena_pages=0,
         page_size=PAGE_SIZE,
         max_running=MAX_RUNNING,
         max_step_tokens=MAX_STEP_TOKENS,
-        max_model_len=specs[0].max_model_len,
+        max_model_len=max_model_len,
     )
+
+
+@contextlib.asynccontextmanager
+async def engine_arm(name: str, model_dir: Path, shape: EngineShape) -> AsyncIterator[EngineArm]:
+    """Ranks as processes of their own, the engine's loop in this one."""
+    specs = rank_specs(model_dir, shape)
+    executor = await ProcessExecutor.start(specs)
+    async with driven(name, executor, engine_config(name, shape, specs[0].max_model_len)) as arm:
+        yield arm
+
+
+@contextlib.asynccontextmanager
+async def driven(name: str, executor: Executor, config: EngineConfig) -> AsyncIterator[EngineArm]:
+    """An arm whose loop runs over `executor`, which is stopped at the end."""
     arm = EngineArm(name)
     arm.loop = EngineLoop(EngineCore(config), executor, arm.on_tokens, arm.on_event)
     running = asyncio.create_task(arm.loop.run())
