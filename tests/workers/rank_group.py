@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from scheduler.plan import Chunk, NewSequence, PageGrant, StepPlan
+from scheduler.plan import Chunk, NewSequence, PageGrant, ParkOrder, RestoreOrder, StepPlan
 from scheduler.sampling import SamplingParams
 from workers.rank import Rank, RankAnswer
 from workers.spec import CollectiveSpec, RankSpec
@@ -55,8 +55,11 @@ class ThreadCollective:
         self._barrier.wait(30)
         return parts
 
-    def close(self) -> None:
+    def abort(self) -> None:
         self._barrier.abort()
+
+    def close(self) -> None:
+        self.abort()
 
 
 def thread_collectives(world_size: int) -> list[ThreadCollective]:
@@ -98,7 +101,7 @@ class RankGroup:
             self._watch(number, rank)
         self.step = 0
         self.free_pages = list(range(spec.num_pages - 1, -1, -1))
-        self._held: dict[int, int] = {}
+        self.pages: dict[int, list[int]] = {}
         self._lengths: dict[int, int] = {}
 
     @property
@@ -118,34 +121,54 @@ class RankGroup:
     def execute(self, **changes: Any) -> RankAnswer:
         plan = StepPlan(step=self.step, **changes)
         self.step += 1
-        answers = list(self._threads.map(lambda rank: rank.execute(plan), self.ranks))
+        answers: list[RankAnswer] = list(self._threads.map(lambda rank: rank.execute(plan), self.ranks))
         assert len({(answer.step, answer.tokens, answer.failed_copies) for answer in answers}) == 1
         return answers[0]
 
     def start(self, seq_id: int, tokens: Sequence[int], sampling: SamplingParams = GREEDY) -> NewSequence:
         self._lengths[seq_id] = len(tokens)
-        self._held[seq_id] = 0
+        self.pages[seq_id] = []
         return NewSequence(seq_id=seq_id, tokens=tuple(tokens), num_prompt_tokens=len(tokens), sampling=sampling)
 
     def grant(self, seq_id: int, num_tokens: int) -> list[PageGrant]:
         """Pages for the first `num_tokens` positions, beyond those held."""
-        missing = -(-num_tokens // self.spec.page_size) - self._held[seq_id]
+        missing = -(-num_tokens // self.spec.page_size) - len(self.pages[seq_id])
         if missing <= 0:
             return []
-        self._held[seq_id] += missing
-        return [PageGrant(seq_id=seq_id, page_ids=tuple(self.free_pages.pop() for _ in range(missing)))]
+        granted = [self.free_pages.pop() for _ in range(missing)]
+        self.pages[seq_id] += granted
+        return [PageGrant(seq_id=seq_id, page_ids=tuple(granted))]
+
+    def finish(self, seq_ids: Sequence[int]) -> None:
+        """End sequences; their pages are the first to be handed out again."""
+        self.execute(finished=tuple(seq_ids))
+        for seq_id in seq_ids:
+            self.free_pages += self.pages.pop(seq_id)
+
+    def move_through_arena(self, seq_id: int) -> None:
+        """Park a sequence, overwrite its pages with another's, and restore it into other pages."""
+        held = self.pages[seq_id]
+        slots, into = tuple(range(len(held))), [self.free_pages.pop(0) for _ in held]
+        self.execute(parks=(ParkOrder(seq_id=seq_id, page_ids=tuple(held), arena_ids=slots),))
+        self.free_pages += held
+        self.prefill(-1, [7] * (self.spec.page_size * len(held)))
+        assert sorted(self.pages[-1]) == sorted(held)
+        self.finish([-1])
+        self.execute(restores=(RestoreOrder(seq_id=seq_id, page_ids=tuple(into), arena_ids=slots),))
+        self.pages[seq_id] = into
 
     def prefill(
         self, seq_id: int, tokens: Sequence[int], sampling: SamplingParams = GREEDY, *, cuts: Sequence[int] = ()
     ) -> int:
         """Start a sequence alone, its prompt in chunks that end at `cuts`, and give its first token."""
-        new, grants = (self.start(seq_id, tokens, sampling),), tuple(self.grant(seq_id, len(tokens)))
+        new: tuple[NewSequence, ...] = (self.start(seq_id, tokens, sampling),)
+        grants = tuple(self.grant(seq_id, len(tokens)))
         ends = [*cuts, len(tokens)]
         for start, end in zip([0, *cuts], ends, strict=True):
             chunk = Chunk(seq_id=seq_id, start=start, num_tokens=end - start, sample=end == len(tokens))
             answer = self.execute(new=new, grants=grants, chunks=(chunk,))
             new, grants = (), ()
-        self._lengths[seq_id] += 1
+        self.note_drawn([seq_id])
         return answer.tokens[0][1]
 
     def decode(self, seq_ids: Sequence[int]) -> list[int]:
@@ -155,9 +178,13 @@ class RankGroup:
             Chunk(seq_id=seq_id, start=self._lengths[seq_id] - 1, num_tokens=1, sample=True) for seq_id in seq_ids
         ]
         answer = self.execute(grants=tuple(grants), chunks=tuple(chunks))
+        self.note_drawn(seq_ids)
+        return [token for _, token in answer.tokens]
+
+    def note_drawn(self, seq_ids: Sequence[int]) -> None:
+        """Each of them is one token longer."""
         for seq_id in seq_ids:
             self._lengths[seq_id] += 1
-        return [token for _, token in answer.tokens]
 
     def generate(self, seq_id: int, tokens: Sequence[int], count: int, sampling: SamplingParams = GREEDY) -> list[int]:
         """`count` tokens of a sequence that runs alone."""

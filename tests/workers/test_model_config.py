@@ -66,7 +66,8 @@ def test_generation_config_wins_over_config_for_end_tokens(tmp_path: Path) -> No
 
 def test_old_and_new_rope_spellings_mean_the_same(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
-    old.mkdir(), new.mkdir()
+    old.mkdir()
+    new.mkdir()
     scaling = {"rope_type": "linear", "factor": 4.0}
     write(old, rope_scaling={"type": "linear", "factor": 4.0})
     write(new, rope_theta=..., rope_parameters=scaling | {"rope_theta": 100000.0})

@@ -60,7 +60,7 @@ def test_a_finished_sequence_is_forgotten(group: RankGroup) -> None:
 
 def test_a_sequence_id_can_be_used_again_after_its_end(group: RankGroup) -> None:
     first = group.generate(1, PROMPT, 5)
-    group.execute(finished=(1,))
+    group.finish([1])
     assert group.generate(1, PROMPT, 5) == first
 
 
@@ -115,27 +115,11 @@ def test_a_plan_that_contradicts_the_mirror_is_refused(group: RankGroup, changes
         group.execute(**changes)
 
 
-def held_pages(group: RankGroup, seq_id: int, count: int) -> tuple[int, ...]:
-    tables = group.ranks[0]._sequences
-    return tuple(tables.page_tables[tables.get(seq_id).table, :count].tolist())
-
-
-def park_and_restore(group: RankGroup, seq_id: int, pages: tuple[int, ...], into: tuple[int, ...]) -> None:
-    """Out to the arena, its pages overwritten by another sequence, and back into other pages."""
-    slots = tuple(40 + number for number in range(len(pages)))
-    group.execute(parks=(ParkOrder(seq_id=seq_id, page_ids=pages, arena_ids=slots),))
-    other = NewSequence(seq_id=99, tokens=tuple(reversed(PROMPT)), num_prompt_tokens=20, sampling=GREEDY)
-    grant = PageGrant(seq_id=99, page_ids=pages[:2])
-    group.execute(new=(other,), grants=(grant,), chunks=(Chunk(seq_id=99, start=0, num_tokens=20, sample=False),))
-    group.execute(finished=(99,))
-    group.execute(restores=(RestoreOrder(seq_id=seq_id, arena_ids=slots, page_ids=into),))
-
-
 @pytest.mark.parametrize("sampling", [GREEDY, SamplingParams(seed=5, temperature=1.5, repetition_penalty=1.1)])
 def test_a_park_and_a_restore_into_other_pages_change_no_token(pair: RankGroup, sampling: SamplingParams) -> None:
     undisturbed = pair.generate(1, PROMPT, 24, sampling)
     made = pair.generate(2, PROMPT, 12, sampling)
-    park_and_restore(pair, 2, held_pages(pair, 2, 2), (3, 1))
+    pair.move_through_arena(2)
     while len(made) < 24:
         made += pair.decode([2])
     assert made == undisturbed
@@ -148,7 +132,7 @@ def test_a_step_with_parks_and_restores_makes_the_same_collectives(pair: RankGro
     before = pair.collectives[0].num_calls
     pair.decode([1])
     plain = pair.collectives[0].num_calls - before
-    held = held_pages(pair, 2, 2)
+    held = tuple(pair.pages[2])
     chunk = (Chunk(seq_id=1, start=21, num_tokens=1, sample=True),)
     pair.execute(parks=(ParkOrder(seq_id=2, page_ids=held, arena_ids=(0, 1)),), chunks=chunk)
     chunk = (Chunk(seq_id=1, start=22, num_tokens=1, sample=True),)

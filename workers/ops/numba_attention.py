@@ -4,15 +4,18 @@ The pool is [num_pages, num_layers, 2 * Hkv * page_size * D]: inside a page and 
 that 16 slots are one vector, then the values [Hkv, page_size, D].
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from workers.kernels.attention import attend
 from workers.kernels.rope import rope_write
 from workers.ops.attention import HeadNorms, HeadShape
-from workers.ops.batch import Batch, Int32
+from workers.ops.batch import Batch
 from workers.ops.protocol import Float32
 
+Array = npt.NDArray[Any]
 Pool = npt.NDArray[np.float32] | npt.NDArray[np.uint16]
 
 _NO_NORM = np.empty(0, dtype=np.float32)
@@ -34,12 +37,10 @@ class NumbaAttention:
         self._sin = np.ascontiguousarray(sin)
         self._num_threads = num_threads
 
-    def place(self, batch: Batch[Int32]) -> Batch[Float32]:
-        return batch  # type: ignore[return-value]  # index arrays stay int32: one array type stands for both
+    def place(self, batch: Batch[Array]) -> Batch[Array]:
+        return batch
 
-    def rope_write(
-        self, qkv: Float32, batch: Batch[Float32], layer: int, norms: HeadNorms[Float32], q_out: Float32
-    ) -> None:
+    def rope_write(self, qkv: Array, batch: Batch[Array], layer: int, norms: HeadNorms[Array], q_out: Array) -> None:
         heads = self._heads
         rope_write(
             qkv,
@@ -57,7 +58,7 @@ class NumbaAttention:
             norms.eps,
         )
 
-    def attend(self, q: Float32, batch: Batch[Float32], layer: int, out: Float32) -> None:
+    def attend(self, q: Array, batch: Batch[Array], layer: int, out: Array) -> None:
         heads = self._heads
         attend(
             q.reshape(batch.num_rows, heads.num_query_heads, heads.head_dim),
