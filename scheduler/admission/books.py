@@ -39,7 +39,7 @@ class Books:
         record.group_id = ledger.group_id
         record.state = RequestState.RESIDENT
         number = ledger.number()
-        record.start_running(now, record.waiting_tier(self.policy, now), number)
+        record.start_running(now, number)
         ledger.seated[record.request_id] = record
         self.drain_rate.note(now, len(record.submission.prompt_tokens))
         return Addressed(group_id=ledger.group_id, command=Admit(number=number, submission=record.submission))
@@ -49,7 +49,7 @@ class Books:
         del ledger.parked[record.request_id]
         record.state = RequestState.RESTORING
         number = ledger.number()
-        record.start_running(now, record.waiting_tier(self.policy, now), number)
+        record.start_running(now, number)
         ledger.seated[record.request_id] = record
         return Addressed(group_id=ledger.group_id, command=Restore(number=number, request_id=record.request_id))
 

@@ -27,7 +27,7 @@ class RequestRecord:
 
     `placed_by` is the number of the Admit or Restore that placed it; `left_by` that of the first Park or Cancel since.
     `held_pages` and `hold_pages` are the engine's last word: pages held, and pages its known tokens need.
-    `parked_pages` lie in the arena. `entry_tier` is its tier, age included, when it was placed.
+    `parked_pages` lie in the arena.
     """
 
     submission: Submission
@@ -43,7 +43,6 @@ class RequestRecord:
     placed_at: float | None = None
     placed_by: int = 0
     left_by: int = 0
-    entry_tier: int = 0
     held_pages: int = 0
     hold_pages: int = 0
     parked_pages: int = 0
@@ -66,23 +65,25 @@ class RequestRecord:
         return self.effective_priority(policy) + policy.ageing(self.waited_s(now))
 
     def guard_tier(self, policy: AdmissionPolicy) -> int:
-        """Only a higher priority than this displaces it: what came in by age keeps its age's rank until it leaves."""
-        return max(self.effective_priority(policy), self.entry_tier)
+        """The tier at which a resident would wait if it were parked now; only a higher priority displaces it.
+
+        So nobody is parked for one who would then have to wait behind him, and what came in by age keeps its rank.
+        """
+        earned = policy.promotion(self.parks + 1) + policy.ageing(self.waited_s(self.since))
+        return self.submission.priority + earned
 
     def waited_s(self, now: float) -> float:
         """Seconds spent queued, parked or being parked, all stretches together."""
         return (now if self.placed_at is None else self.placed_at) - self.since
 
-    def start_running(self, now: float, tier: int, number: int) -> None:
+    def start_running(self, now: float, number: int) -> None:
         self.placed_at = now
-        self.entry_tier = tier
         self.placed_by = number
         self.left_by = 0
 
     def undo_running(self) -> None:
         """It never ran: its wait goes on as if it had not been placed."""
         self.placed_at = None
-        self.entry_tier = 0
         self.placed_by = 0
 
     def told_to_leave(self, number: int) -> None:
@@ -93,5 +94,4 @@ class RequestRecord:
     def start_waiting(self, now: float) -> None:
         self.since = now - self.waited_s(now)
         self.placed_at = None
-        self.entry_tier = 0
         self.passes = 0

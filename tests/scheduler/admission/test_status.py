@@ -1,0 +1,75 @@
+"""The snapshot for /health and the demo, and the proof of the books."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from scheduler.admission import AdmissionCorrupt
+from tests.scheduler.admission.desk import Desk
+
+
+def busy_desk() -> Desk:
+    desk = Desk(seats=2, pages=100, arena=50)
+    desk.submit("low", 32)
+    desk.submit("vip", 48, priority=5)
+    desk.progress()
+    desk.now = 2.0
+    desk.submit("high", 64, priority=1)
+    desk.now = 3.0
+    desk.parked("low")
+    desk.submit("waiting", 10, priority=-1)
+    desk.progress()
+    desk.now = 5.0
+    return desk
+
+
+def test_every_live_request_has_a_row_in_order_of_arrival() -> None:
+    rows = busy_desk().core.status(5.0).requests
+    table = [(row.request_id, row.state, row.group_id, row.tokens, row.pages, row.parks, row.waited_s) for row in rows]
+    assert table == [
+        ("low", "parked", "g1", 32, 2, 1, 2.0),
+        ("vip", "resident", "g1", 48, 3, 0, 0.0),
+        ("high", "resident", "g1", 64, 4, 0, 1.0),
+        ("waiting", "queued", None, 10, 0, 0, 2.0),
+    ]
+
+
+def test_counts_by_state_and_by_tier() -> None:
+    status = busy_desk().core.status(5.0)
+    assert status.by_state == {"parked": 1, "resident": 2, "queued": 1}
+    assert status.by_tier == {5: {"resident": 1}, 1: {"resident": 1}, 0: {"parked": 1}, -1: {"queued": 1}}
+    assert (status.queued_requests, status.queued_tokens) == (1, 10)
+
+
+def test_the_group_s_ledger() -> None:
+    row = busy_desk().group()
+    assert (row.pages_total, row.pages_free, row.pages_unclaimed) == (100, 93, 93)
+    assert (row.arena_total, row.arena_free) == (50, 48)
+    assert (row.seats, row.seats_free, row.parked) == (2, 0, 1)
+    assert (row.shortfall, row.survivor_id) == (0, None)
+    assert (row.commands_given, row.commands_done) == (4, 4)
+
+
+def test_the_snapshot_becomes_json() -> None:
+    status = asdict(busy_desk().core.status(5.0))
+    assert json.loads(json.dumps(status))["groups"][0]["group_id"] == "g1"
+
+
+def test_before_the_first_account_the_arena_is_unknown() -> None:
+    row = Desk().group()
+    assert (row.arena_total, row.arena_free, row.pages_free, row.commands_done) == (None, None, 64, 0)
+
+
+def test_books_that_do_not_add_up_are_found() -> None:
+    desk = busy_desk()
+    ledger = desk.core._books.ledgers["g1"]
+    ledger.seated["low"] = ledger.parked["low"]
+    with pytest.raises(AdmissionCorrupt, match="seats 3 on 2"):
+        desk.core.check_integrity()
+    del ledger.seated["vip"], ledger.seated["high"]
+    with pytest.raises(AdmissionCorrupt, match="low has a seat and is parked"):
+        desk.core.check_integrity()
+    del ledger.seated["low"]
+    with pytest.raises(AdmissionCorrupt, match=r"lost or stray: \['high', 'vip'\]"):
+        desk.core.check_integrity()
