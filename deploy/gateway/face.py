@@ -74,7 +74,8 @@ class Face:
     async def health(self) -> Response:
         """200 only if the step loop has answered in time."""
         try:
-            status = await asyncio.wait_for(self._backend.status(), self._limits.health_s)
+            async with asyncio.timeout(self._limits.health_s):
+                status = await self._backend.status()
         except TimeoutError:
             lost = BackendLost(f"the engine has not answered within {self._limits.health_s:g} s")
             return error_response(api_error_of(lost))
@@ -133,7 +134,8 @@ class Face:
     async def _submit(self, submission: Submission) -> None:
         """Whatever else than a refusal comes instead of an answer: the request may be in, so it is cancelled."""
         try:
-            await asyncio.wait_for(self._backend.submit(submission), self._limits.submit_s)
+            async with asyncio.timeout(self._limits.submit_s):
+                await self._backend.submit(submission)
         except AdmissionRefused as refusal:
             if isinstance(refusal, QueueFull):
                 self._recent_refusal.note(refusal)

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 ResultT = TypeVar("ResultT")
 
 
-class ClientGone(Exception):
+class ClientGone(Exception):  # noqa: N818
     """The client closed its connection; there is nobody left to answer."""
 
 

@@ -11,13 +11,13 @@ class TextError(Exception):
     """Root of this package's errors; the message may be shown to a user."""
 
 
-class BadTokenizer(TextError):
+class BadTokenizer(TextError):  # noqa: N818
     """The tokenizer file is missing, unreadable or of an unknown kind."""
 
 
-class BadTemplate(TextError):
+class BadTemplate(TextError):  # noqa: N818
     """The chat template is unreadable or not valid Jinja."""
 
 
-class TemplateFailed(TextError):
+class TemplateFailed(TextError):  # noqa: N818
     """The template refused the conversation, or rendering passed its bound in time or size."""

@@ -1,12 +1,13 @@
-import json
-from collections.abc import AsyncIterator, Callable
+"""An application over a hand-played backend, and a client that reaches it without a socket."""
+
+from collections.abc import AsyncIterator
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
 from deploy.gateway import ServedModel, create_app
-from tests.deploy.gateway.fakes import HandPlayedBackend, served_model
+from tests.deploy.gateway.fakes import Body, HandPlayedBackend, served_model
 
 
 @pytest.fixture
@@ -31,19 +32,8 @@ async def client(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.fixture
-def chat_body() -> Callable[..., dict[str, object]]:
+def chat_body() -> Body:
     def build(**more: object) -> dict[str, object]:
         return {"model": "org/tiny", "messages": [{"role": "user", "content": "hi"}], **more}
 
     return build
-
-
-@pytest.fixture
-def data_of() -> Callable[[str], list[object]]:
-    """The JSON payloads of a stream, [DONE] left out."""
-
-    def read(stream: str) -> list[object]:
-        lines = [line[6:] for line in stream.split("\n\n") if line.startswith("data: ")]
-        return [json.loads(line) for line in lines if line != "[DONE]"]
-
-    return read

@@ -19,6 +19,7 @@ TEMPLATE = (
 )
 SPECIALS = ("<|bos|>", "<|im_start|>", "<|im_end|>")
 EOS = 258  # <|im_end|>
+Body = Callable[..., dict[str, object]]
 
 
 def byte_tokenizer(*, adds_bos: bool = False) -> Tokenizer:
@@ -105,7 +106,7 @@ class HandPlayedBackend:
         self._mailboxes[request_id].put(TokenEvent(request_id=request_id, tokens=tokens, finish=finish, **more))
 
 
-def says(*pieces: str | bytes, finish: FinishReason = FinishReason.STOP, **more: Any) -> Any:
+def says(*pieces: str | bytes | list[int], finish: FinishReason = FinishReason.STOP, **more: Any) -> Any:
     """A script: one event a piece, then the end."""
 
     def play(submission: Submission) -> list[TokenEvent]:

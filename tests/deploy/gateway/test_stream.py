@@ -4,8 +4,8 @@ import json
 
 import httpx
 
-from scheduler.messages import FinishReason, Notice
-from tests.deploy.gateway.fakes import HandPlayedBackend, says
+from scheduler.messages import FinishReason, Notice, Submission, TokenEvent
+from tests.deploy.gateway.fakes import Body, HandPlayedBackend, says
 
 
 def chunk(request_id: str, created: int, choices: str, *, kind: str = "chat.completion.chunk", usage: str = "") -> str:
@@ -18,7 +18,7 @@ def delta(delta: str, finish: str = "null") -> str:
 
 
 async def test_a_chat_stream_is_role_deltas_finish_done(
-    backend: HandPlayedBackend, client: httpx.AsyncClient, chat_body
+    backend: HandPlayedBackend, client: httpx.AsyncClient, chat_body: Body
 ) -> None:
     backend.script = says('Hé "', "\n😀")
     response = await client.post("/v1/chat/completions", json=chat_body(stream=True))
@@ -59,7 +59,7 @@ async def test_a_completion_stream_has_no_opening_chunk(backend: HandPlayedBacke
 
 
 async def test_include_usage_adds_null_to_every_chunk_and_a_last_one_without_choices(
-    backend: HandPlayedBackend, client: httpx.AsyncClient, chat_body
+    backend: HandPlayedBackend, client: httpx.AsyncClient, chat_body: Body
 ) -> None:
     backend.script = says("abc", finish=FinishReason.LENGTH, parks=2, parked_s=1.23456)
     body = chat_body(stream=True, stream_options={"include_usage": True})
@@ -81,11 +81,9 @@ async def test_include_usage_adds_null_to_every_chunk_and_a_last_one_without_cho
 
 
 async def test_parks_are_told_as_comments_between_the_deltas(
-    backend: HandPlayedBackend, client: httpx.AsyncClient, chat_body
+    backend: HandPlayedBackend, client: httpx.AsyncClient, chat_body: Body
 ) -> None:
-    from scheduler.messages import TokenEvent
-
-    def play(submission) -> list[TokenEvent]:
+    def play(submission: Submission) -> list[TokenEvent]:
         request_id = submission.request_id
         return [
             TokenEvent(request_id=request_id, tokens=tuple(b"a")),
