@@ -79,8 +79,11 @@ class Face:
         except TimeoutError:
             lost = BackendLost(f"the engine has not answered within {self._limits.health_s:g} s")
             return error_response(api_error_of(lost))
+        except BackendLost as error:
+            return error_response(api_error_of(error))
         except Exception as error:
-            return error_response(self._told(error, "GET /health", "messages"))
+            log_failure("GET /health", error)
+            return error_response(api_error_of(BackendLost("the backend does not answer")))
         return JSONResponse({"status": "ok", "model": self._model.model_id, **status})
 
     async def _answer(self, request: Request, work: Callable[[Request], Awaitable[Response]], param: str) -> Response:

@@ -32,6 +32,11 @@ class RayBackend:
         self._pump = TokenPump()
         self._tasks: list[asyncio.Task[None]] = []
 
+    @property
+    def num_open(self) -> int:
+        """Requests submitted and not yet ended or cancelled."""
+        return self._pump.num_open
+
     def start(self) -> None:
         self._tasks = [
             asyncio.get_running_loop().create_task(self._pump.run(name, batches), name=f"tokens of {name}")

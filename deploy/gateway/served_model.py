@@ -2,10 +2,13 @@
 
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from deploy.gateway.fields import BOUNDS, GenerationFields
 from deploy.text import BadTokenizer, ChatTemplate, TextTokenizer
 
 
@@ -83,9 +86,12 @@ def _stop_token_ids(config: dict[str, Any], generation: dict[str, Any]) -> tuple
 
 
 def _defaults(generation: dict[str, Any]) -> SamplingDefaults:
-    given = {
-        name: generation[name]
-        for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
-        if isinstance(generation.get(name), int | float)
-    }
-    return SamplingDefaults(**given)
+    """Checked like a request's own fields, so that a bad file stops the start and not the first request."""
+    names = [field.name for field in fields(SamplingDefaults)]
+    given = {name: generation[name] for name in names if generation.get(name) is not None}
+    try:
+        checked = GenerationFields.model_validate({"model": "", **given})
+    except ValidationError as error:
+        name = str(error.errors()[0]["loc"][0])
+        raise BadTokenizer(f"generation_config.json: {name} must be {BOUNDS[name]}") from None
+    return SamplingDefaults(**{name: getattr(checked, name) for name in given})

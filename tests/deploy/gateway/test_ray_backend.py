@@ -1,0 +1,153 @@
+"""Batches of several engines into the streams of their requests, over hand-made connections and a hand-made admission."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from deploy.errors import BackendLost
+from deploy.gateway.ray_backend import RayBackend
+from scheduler.admission.errors import NoGroup
+from scheduler.messages import FinishReason, Submission, TokenEvent
+from scheduler.sampling import SamplingParams, StopRules
+
+
+class Wire:
+    """A connection that yields what is put into it; None hangs up."""
+
+    def __init__(self) -> None:
+        self.batches: asyncio.Queue[list[TokenEvent] | None] = asyncio.Queue()
+
+    async def __aiter__(self) -> AsyncIterator[list[TokenEvent]]:
+        while (batch := await self.batches.get()) is not None:
+            yield batch
+
+
+class HandPlayedAdmission:
+    def __init__(self) -> None:
+        self.submitted: list[str] = []
+        self.cancelled: list[str] = []
+        self.refusal: Exception | None = None
+
+    async def submit(self, submission: Submission) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.submitted.append(submission.request_id)
+
+    async def cancel(self, request_id: str) -> None:
+        self.cancelled.append(request_id)
+
+    async def status(self) -> Mapping[str, Any]:
+        return {"pages_free": 3}
+
+
+def submission(request_id: str) -> Submission:
+    return Submission(
+        request_id=request_id,
+        gateway_id="g",
+        prompt_tokens=(1,),
+        sampling=SamplingParams(),
+        stop=StopRules(max_tokens=5),
+    )
+
+
+def event(request_id: str, *tokens: int, finish: FinishReason | None = None) -> TokenEvent:
+    return TokenEvent(request_id=request_id, tokens=tokens, finish=finish)
+
+
+@pytest.fixture
+async def wires() -> dict[str, Wire]:
+    return {"group-0": Wire(), "group-1": Wire()}
+
+
+@pytest.fixture
+async def admission() -> HandPlayedAdmission:
+    return HandPlayedAdmission()
+
+
+@pytest.fixture
+async def backend(wires: dict[str, Wire], admission: HandPlayedAdmission) -> AsyncIterator[RayBackend]:
+    backend = RayBackend("g", admission, wires)
+    backend.start()
+    await asyncio.sleep(0)
+    yield backend
+    await backend.stop()
+    assert backend.num_open == 0
+
+
+async def collect(backend: RayBackend, request_id: str) -> list[Sequence[TokenEvent]]:
+    return [list(events) async for events in backend.events(request_id)]
+
+
+async def test_each_request_gets_its_own_events_in_order(backend: RayBackend, wires: dict[str, Wire]) -> None:
+    for name in ("a", "b"):
+        await backend.submit(submission(name))
+    wires["group-0"].batches.put_nowait([event("a", 1), event("b", 2), event("a", 3)])
+    wires["group-0"].batches.put_nowait([event("b", 4, finish=FinishReason.STOP)])
+    wires["group-0"].batches.put_nowait([event("a", finish=FinishReason.LENGTH)])
+    a, b = await asyncio.gather(collect(backend, "a"), collect(backend, "b"))
+    assert [item for batch in a for item in batch] == [
+        event("a", 1),
+        event("a", 3),
+        event("a", finish=FinishReason.LENGTH),
+    ]
+    assert [item for batch in b for item in batch] == [event("b", 2), event("b", 4, finish=FinishReason.STOP)]
+
+
+async def test_what_has_piled_up_comes_as_one_batch(backend: RayBackend, wires: dict[str, Wire]) -> None:
+    await backend.submit(submission("a"))
+    for token in range(3):
+        wires["group-0"].batches.put_nowait([event("a", token)])
+    wires["group-0"].batches.put_nowait([event("a", finish=FinishReason.STOP)])
+    while not wires["group-0"].batches.empty():
+        await asyncio.sleep(0)
+    assert len(await collect(backend, "a")) == 1
+
+
+async def test_late_events_of_a_cancelled_request_are_dropped(
+    backend: RayBackend, wires: dict[str, Wire], admission: HandPlayedAdmission
+) -> None:
+    await backend.submit(submission("a"))
+    await backend.cancel("a")
+    await backend.cancel("a")
+    await backend.submit(submission("b"))
+    wires["group-0"].batches.put_nowait([event("a", 1), event("b", finish=FinishReason.STOP)])
+    assert await collect(backend, "b") == [[event("b", finish=FinishReason.STOP)]]
+    assert admission.cancelled == ["a", "a"]
+
+
+async def test_a_refused_request_leaves_nothing(backend: RayBackend, admission: HandPlayedAdmission) -> None:
+    admission.refusal = NoGroup(1)
+    with pytest.raises(NoGroup):
+        await backend.submit(submission("a"))
+    assert backend.num_open == 0
+
+
+async def test_a_lost_connection_ends_the_requests_it_served(backend: RayBackend, wires: dict[str, Wire]) -> None:
+    for name in ("a", "b"):
+        await backend.submit(submission(name))
+    wires["group-0"].batches.put_nowait([event("a", 1)])
+    wires["group-0"].batches.put_nowait(None)
+    wires["group-1"].batches.put_nowait([event("b", finish=FinishReason.STOP)])
+    lost = [item for batch in await collect(backend, "a") for item in batch]
+    assert (lost[-1].finish, lost[-1].error) == (FinishReason.ERROR, "the connection to the engine was lost")
+    assert await collect(backend, "b") == [[event("b", finish=FinishReason.STOP)]]
+
+
+async def test_with_the_last_connection_all_requests_end_and_no_more_are_taken(
+    backend: RayBackend, wires: dict[str, Wire]
+) -> None:
+    await backend.submit(submission("queued"))
+    for wire in wires.values():
+        wire.batches.put_nowait(None)
+    lost = [item for batch in await collect(backend, "queued") for item in batch]
+    assert lost[-1].finish is FinishReason.ERROR
+    with pytest.raises(BackendLost, match="no engine is connected"):
+        await backend.submit(submission("new"))
+    with pytest.raises(BackendLost, match="no engine is connected"):
+        await backend.status()
+
+
+async def test_status_is_admissions(backend: RayBackend) -> None:
+    assert await backend.status() == {"pages_free": 3}
