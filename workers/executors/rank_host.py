@@ -18,7 +18,7 @@ _HANGUP_GRACE_S = 10.0
 def settle_environment(spec: RankSpec) -> None:
     """Must run before torch or numpy is imported: their thread pools would fight over the cores of all ranks."""
     for name in _ONE_THREAD:
-        os.environ.setdefault(name, str(spec.num_threads))
+        os.environ[name] = str(spec.num_threads)
     if "://127." in spec.collective.init_method:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 
@@ -29,6 +29,7 @@ class RankHost:
     def __init__(self, spec: RankSpec) -> None:
         self._spec = spec
         self._collective: Collective[Any] | None = None
+        self._watchdog: threading.Timer | None = None
 
     def build(self) -> PlanRunner:
         """Join the collective and load the model. Raises what either raises."""
@@ -46,9 +47,14 @@ class RankHost:
         """The engine is gone: break a wait for a peer; end the process should even that not end the rank."""
         if self._collective is not None:
             self._collective.abort()
-        watchdog = threading.Timer(_HANGUP_GRACE_S, self._end)
-        watchdog.daemon = True
-        watchdog.start()
+        self._watchdog = threading.Timer(_HANGUP_GRACE_S, self._end)
+        self._watchdog.daemon = True
+        self._watchdog.start()
+
+    def finish(self) -> None:
+        """The rank has ended: the process may live on."""
+        if self._watchdog is not None:
+            self._watchdog.cancel()
 
     def _end(self) -> None:
         log.error("rank %d was still busy %g s after its engine left", self._spec.rank, _HANGUP_GRACE_S)

@@ -67,7 +67,7 @@ class Listener:
 
 
 async def listen(endpoint: Endpoint, protocol: Callable[[], asyncio.Protocol]) -> Listener:
-    """Accept connections, each served by a new `protocol()`."""
+    """Accept connections, each served by a new `protocol()`. The event loop sets TCP_NODELAY on them by itself."""
     loop = asyncio.get_running_loop()
     if endpoint.path:
         return Listener(await loop.create_unix_server(protocol, endpoint.path), endpoint)

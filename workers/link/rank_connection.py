@@ -1,7 +1,6 @@
 """One rank's connection as the engine sees it: bytes in, hello and answers out."""
 
 import asyncio
-import socket
 from typing import Protocol, cast
 
 import msgspec
@@ -33,9 +32,6 @@ class RankConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        link = transport.get_extra_info("socket")
-        if link is not None and link.family != socket.AF_UNIX:
-            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._hello_deadline = asyncio.get_running_loop().call_later(_HELLO_TIMEOUT_S, self.hang_up)
 
     def data_received(self, data: bytes) -> None:

@@ -1,0 +1,110 @@
+"""What a cluster is made of. Plain data; knows nothing of Ray.
+
+What a cluster expects of the Ray it runs on, wherever that is started: RAY_worker_niceness=0 (else ranks starve at
+nice 15), RAY_AUTH_MODE set alike in every process, and one logical CPU per rank; engines and admission take none.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from scheduler.admission import AdmissionPolicy, GroupCapacity
+from scheduler.engine import EngineConfig
+from workers.spec import RankSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSpec:
+    """One engine and its ranks. `rank` is the spec of rank 0; of its collective only kind and timeout count.
+
+    `links`: "unix" keeps engine, ranks and gateways on one host, "tcp" lets them spread.
+    """
+
+    group_id: str
+    rank: RankSpec
+    engine: EngineConfig
+    links: str
+    ready_timeout_s: float
+    step_timeout_s: float
+
+    @property
+    def capacity(self) -> GroupCapacity:
+        return GroupCapacity(
+            group_id=self.group_id,
+            num_pages=self.engine.num_pages,
+            page_size=self.engine.page_size,
+            seats=self.engine.max_running,
+            max_model_len=self.engine.max_model_len,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSpec:
+    """`num_groups` copies of one model, each on `rank.world_size` ranks, under one admission.
+
+    `cluster_id` names it on its Ray. `park=False`: an overflow fails. `ready_timeout_s` bounds placement and loading,
+    `step_timeout_s` one step.
+    """
+
+    cluster_id: str
+    rank: RankSpec
+    num_groups: int = 1
+    policy: AdmissionPolicy = field(default_factory=AdmissionPolicy)
+    lookahead_steps: int = 8
+    max_inflight: int = 2
+    park: bool = True
+    links: str = "unix"
+    ready_timeout_s: float = 600.0
+    step_timeout_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        if self.num_groups < 1:
+            raise ValueError(f"num_groups is {self.num_groups}; it must be at least 1")
+        if self.links not in ("unix", "tcp"):
+            raise ValueError(f'links is {self.links!r}; choose "unix" (one host) or "tcp"')
+
+    @property
+    def namespace(self) -> str:
+        return namespace_of(self.cluster_id)
+
+    def groups(self) -> tuple[GroupSpec, ...]:
+        """Raises BadEngineConfig for sizes no engine can work with."""
+        return tuple(self._group(f"group-{number}") for number in range(self.num_groups))
+
+    def _group(self, group_id: str) -> GroupSpec:
+        rank = self.rank if self.park else replace(self.rank, arena_pages=0)
+        engine = EngineConfig(
+            group_id=group_id,
+            num_pages=rank.num_pages,
+            arena_pages=rank.arena_pages,
+            page_size=rank.page_size,
+            max_running=rank.max_running,
+            max_step_tokens=rank.max_step_tokens,
+            max_model_len=rank.max_model_len,
+            lookahead_steps=self.lookahead_steps,
+            park=self.park,
+            max_inflight=self.max_inflight,
+        )
+        return GroupSpec(
+            group_id=group_id,
+            rank=rank,
+            engine=engine,
+            links=self.links,
+            ready_timeout_s=self.ready_timeout_s,
+            step_timeout_s=self.step_timeout_s,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenAddress:
+    """Where a gateway fetches the tokens of one group, and the secret it shows there."""
+
+    group_id: str
+    endpoint: str
+    token: str = field(repr=False)
+
+
+def namespace_of(cluster_id: str) -> str:
+    """The Ray namespace of a cluster's named actors."""
+    return f"parkade-{cluster_id}"
+
+
+ADMISSION_NAME = "admission"
