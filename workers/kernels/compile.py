@@ -31,10 +31,10 @@ class _SourceKeyedCache(FunctionCache):  # type: ignore[misc]  # numba has no ty
         return (sig, codegen.magic_tuple(), bytecode, source_digest())
 
 
-def kernel(*signatures: str) -> Callable[[Callable[..., None]], Any]:
+def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile for exactly these numba signatures; a call with other types raises TypeError and compiles nothing."""
 
-    def decorate(function: Callable[..., None]) -> Any:
+    def decorate(function: Callable[..., Any]) -> Any:
         dispatcher = njit(nogil=True, error_model="numpy")(function)
         dispatcher._cache = _SourceKeyedCache(function)
         for signature in signatures:

@@ -122,9 +122,11 @@ def _make_kernel(element: str, encoding: str, element_bytes: int) -> Any:  # noq
             tiles_left -= 1
 
     @kernel(f"void(float32[:, ::1], {element}[:, :, ::1], float32[::1], float32[:, ::1], int64, int64)")
-    def multiply(x, data, bias, out, first, last):  # type: ignore[no-untyped-def]  # noqa: PLR0917
-        """Panels [first, last) of the outputs."""
+    def multiply(x, data, bias, out, part, parts):  # type: ignore[no-untyped-def]  # noqa: PLR0917
+        """One of `parts` even ranges of panels."""
         num_rows, num_in = x.shape
+        pairs = (data.shape[0] + 1) // 2
+        first, last = 2 * (pairs * part // parts), min(2 * (pairs * (part + 1) // parts), data.shape[0])
         rest = first
         if num_rows <= wide_rows:
             rest = few_rows(x, address(data), out, first, min(last, out.shape[1] // PANEL))
@@ -153,6 +155,6 @@ def linear(
     data = packed.data
     multiply = _multiply_bf16 if data.dtype is BF16 or data.dtype == BF16 else _multiply_f32
     if num_threads == 1:
-        multiply(x, data, packed.bias, out, 0, data.shape[0])
+        multiply(x, data, packed.bias, out, 0, 1)
     else:
-        run_split(multiply, (x, data, packed.bias, out), data.shape[0], num_threads)
+        run_split(multiply, (x, data, packed.bias, out), num_threads)

@@ -165,6 +165,11 @@ def store_i64(builder: Builder, where: Value, value: Value) -> None:
     builder.store(value, builder.inttoptr(where, PTR), align=8)
 
 
+@emits(types.int64, types.int64)
+def load_i64(builder: Builder, where: Value) -> Value:
+    return builder.load(builder.inttoptr(where, PTR), align=8, typ=I64)
+
+
 @emits(types.float32, types.int64)
 def load_f32(builder: Builder, where: Value) -> Value:
     return builder.load(builder.inttoptr(where, PTR), align=4, typ=F32)
@@ -175,9 +180,16 @@ def store_f32(builder: Builder, where: Value, value: Value) -> None:
     builder.store(value, builder.inttoptr(where, PTR), align=4)
 
 
-@emits(types.void, types.int64, types.uint16)
-def store_u16(builder: Builder, where: Value, value: Value) -> None:
-    builder.store(value, builder.inttoptr(where, PTR), align=2)
+@emits(types.void, types.int64, types.float32)
+def store_bf16(builder: Builder, where: Value, value: Value) -> None:
+    """Round to the nearest bf16, ties to even; NaN stays NaN."""
+    bits = builder.bitcast(value, I32)
+    high = builder.lshr(bits, ir.Constant(I32, 16))
+    tie_to_even = builder.add(builder.and_(high, ir.Constant(I32, 1)), ir.Constant(I32, 0x7FFF))
+    rounded = builder.lshr(builder.add(bits, tie_to_even), ir.Constant(I32, 16))
+    quiet_nan = builder.or_(high, ir.Constant(I32, 0x40))
+    nearest = builder.select(builder.fcmp_unordered("uno", value, value), quiet_nan, rounded)
+    builder.store(builder.trunc(nearest, I16), builder.inttoptr(where, PTR), align=2)
 
 
 @emits(F32x16, types.int64)
@@ -192,10 +204,12 @@ def load_first(builder: Builder, where: Value, count: Value) -> Value:
     return _call(builder, "llvm.masked.load.v16f32.p0", V_F32, args)
 
 
-@emits(F32x16, types.int64)
-def load_bf16(builder: Builder, where: Value) -> Value:
-    """16 bf16 widened: they are the high halves of floats."""
-    words = builder.zext(builder.load(builder.inttoptr(where, PTR), align=2, typ=V_I16), V_I32)
+@emits(F32x16, types.int64, types.int64)
+def load_first_bf16(builder: Builder, where: Value, count: Value) -> Value:
+    """The first `count` <= 16 bf16, widened (they are the high halves of floats); the rest are zeros, not touched."""
+    lanes, zeros = _lanes_below(builder, count), ir.Constant(V_I16, [0] * LANES)
+    args = [builder.inttoptr(where, PTR), ir.Constant(I32, 2), lanes, zeros]
+    words = builder.zext(_call(builder, "llvm.masked.load.v16i16.p0", V_I16, args), V_I32)
     return builder.bitcast(builder.shl(words, _ints(16)), V_F32)
 
 
@@ -276,3 +290,17 @@ def negative_magnitude(builder: Builder, vector: Value) -> Value:
 def where_negative(builder: Builder, sign_of: Value, negative: Value, positive: Value) -> Value:
     """negative where sign_of < 0, else positive (also for NaN)."""
     return builder.select(builder.fcmp_ordered("<", sign_of, _floats(0.0)), negative, positive)
+
+
+@emits(types.int64, F32x16, F32x16)
+def first_equal(builder: Builder, a: Value, b: Value) -> Value:
+    """The lowest lane in which a == b, or 16."""
+    equal = builder.bitcast(builder.fcmp_ordered("==", a, b), I16)
+    return builder.zext(_call(builder, "llvm.cttz.i16", I16, [equal, ir.Constant(ir.IntType(1), 0)]), I64)
+
+
+@emits(types.void, types.int64, types.int64, types.int64)
+def copy_bytes(builder: Builder, target: Value, source: Value, count: Value) -> None:
+    """memcpy."""
+    args = [builder.inttoptr(target, PTR), builder.inttoptr(source, PTR), count, ir.Constant(ir.IntType(1), 0)]
+    _call(builder, "llvm.memcpy.p0.p0.i64", ir.VoidType(), args)
