@@ -1,17 +1,21 @@
 """The `Backend` of a real server: admission by calls, tokens by one open connection to each engine. No Ray in here:
-`cluster`'s clients fit the two protocols below."""
+`cluster`'s clients fit what it asks for."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from cluster.errors import ClusterError
 from deploy.errors import BackendLost
 from deploy.gateway.token_pump import TokenPump
 from scheduler.messages import Submission, TokenEvent
 
+logger = logging.getLogger(__name__)
+
 
 class AdmissionLink(Protocol):
-    """What is asked of admission. Refusals are `AdmissionRefused`; every other error means that it is lost."""
+    """What is asked of admission. Refusals are `AdmissionRefused`; a `ClusterError` means that it is lost."""
 
     async def submit(self, submission: Submission) -> None: ...
 
@@ -55,6 +59,9 @@ class RayBackend:
         self._pump.open(submission.request_id)  # before it can have events
         try:
             await self._admission.submit(submission)
+        except ClusterError as error:
+            self._pump.close(submission.request_id)
+            raise _lost(error) from error
         except BaseException:
             self._pump.close(submission.request_id)
             raise
@@ -69,4 +76,21 @@ class RayBackend:
     async def status(self) -> Mapping[str, Any]:
         if not any(not task.done() for task in self._tasks):
             raise BackendLost("no engine is connected")
-        return await self._admission.status()
+        try:
+            return _without_requests(await self._admission.status())
+        except ClusterError as error:
+            raise _lost(error) from error
+
+
+def _lost(error: ClusterError) -> BackendLost:
+    """The detail is for the log: it speaks of processes and machines."""
+    logger.warning("%s", error)
+    return BackendLost("the scheduler behind this gateway does not answer")
+
+
+def _without_requests(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Figures of pool and queue only: whoever may ask for health should not learn the ids of others' requests."""
+    public = {name: value for name, value in status.items() if name != "requests"}
+    groups = public.get("groups", ())
+    public["groups"] = [{name: value for name, value in row.items() if name != "survivor_id"} for row in groups]
+    return public

@@ -1,4 +1,4 @@
-"""Batches of several engines into the streams of their requests, over hand-made connections and a hand-made admission."""
+"""Batches of several engines into the streams of their requests; connections and admission are played by hand."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cluster.errors import ClusterFailed
 from deploy.errors import BackendLost
 from deploy.gateway.ray_backend import RayBackend
 from scheduler.admission.errors import NoGroup
@@ -29,6 +30,7 @@ class HandPlayedAdmission:
         self.submitted: list[str] = []
         self.cancelled: list[str] = []
         self.refusal: Exception | None = None
+        self.lost: Exception | None = None
 
     async def submit(self, submission: Submission) -> None:
         if self.refusal is not None:
@@ -39,7 +41,10 @@ class HandPlayedAdmission:
         self.cancelled.append(request_id)
 
     async def status(self) -> Mapping[str, Any]:
-        return {"pages_free": 3}
+        if self.lost is not None:
+            raise self.lost
+        group = {"group_id": "group-0", "pages_free": 3, "survivor_id": "chatcmpl-secret"}
+        return {"queued_requests": 1, "requests": [{"request_id": "chatcmpl-secret"}], "groups": [group]}
 
 
 def submission(request_id: str) -> Submission:
@@ -100,8 +105,9 @@ async def test_what_has_piled_up_comes_as_one_batch(backend: RayBackend, wires: 
     for token in range(3):
         wires["group-0"].batches.put_nowait([event("a", token)])
     wires["group-0"].batches.put_nowait([event("a", finish=FinishReason.STOP)])
-    while not wires["group-0"].batches.empty():
-        await asyncio.sleep(0)
+    await backend.submit(submission("b"))
+    wires["group-0"].batches.put_nowait([event("b", finish=FinishReason.STOP)])
+    await collect(backend, "b")  # the pump has passed all that came before
     assert len(await collect(backend, "a")) == 1
 
 
@@ -149,5 +155,19 @@ async def test_with_the_last_connection_all_requests_end_and_no_more_are_taken(
         await backend.status()
 
 
-async def test_status_is_admissions(backend: RayBackend) -> None:
-    assert await backend.status() == {"pages_free": 3}
+async def test_status_has_admissions_figures_and_nobodys_request_ids(backend: RayBackend) -> None:
+    assert await backend.status() == {
+        "queued_requests": 1,
+        "groups": [{"group_id": "group-0", "pages_free": 3}],
+    }
+
+
+async def test_a_lost_admission_is_a_lost_backend_without_its_details(
+    backend: RayBackend, admission: HandPlayedAdmission
+) -> None:
+    admission.refusal = admission.lost = ClusterFailed("admission is lost: pid 17 on node 3 died")
+    with pytest.raises(BackendLost, match=r"^the scheduler behind this gateway does not answer$"):
+        await backend.submit(submission("a"))
+    with pytest.raises(BackendLost, match=r"^the scheduler behind this gateway does not answer$"):
+        await backend.status()
+    assert backend.num_open == 0
