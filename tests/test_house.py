@@ -24,7 +24,6 @@ ALLOWED_NAMES = {
 }
 # "path:function" to the reason why it may be longer.
 LONG_FUNCTIONS = {
-    "workers/kernels/attention.py:_make_kernel": "a closure over compile-time sizes that holds the whole kernel",
     "workers/kernels/linear.py:_make_kernel": "a closure over compile-time sizes that holds the whole kernel",
 }
 # Folders whose job is to speak to a terminal.
@@ -71,7 +70,7 @@ def test_every_exemption_is_still_needed() -> None:
         f"{name_of(path)}:{node.name}"
         for path in SOURCES
         for node in definitions(path)
-        if num_lines(node) > MAX_FUNCTION_LINES
+        if num_lines(node) > (MAX_CLASS_LINES if isinstance(node, ast.ClassDef) else MAX_FUNCTION_LINES)
     }
     assert set(LONG_FUNCTIONS) <= long
     assert {name for name in ALLOWED_NAMES if not (ROOT / name).exists()} == set()
