@@ -1,0 +1,140 @@
+"""What one plan starts on Ray: admission, engine and ranks, and beside them Serve with the gateway.
+
+Both halves start at once: ranks load weights while Serve starts its proxy. Import this module only in the driver process;
+it imports Ray.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import ray
+from ray import serve
+from ray.serve.config import HTTPOptions, ProxyLocation
+
+from cluster.cluster_spec import ClusterSpec
+from cluster.launch import ClusterHandle, start_cluster
+from deploy.gateway.deployment import GatewaySpec, gateway_application
+from deploy.serve.banner import url_of
+from deploy.serve.errors import ServerFailed
+from deploy.serve.plan import ServerPlan
+from deploy.serve.ray_session import join_ray, start_own_ray
+from scheduler.admission import AdmissionPolicy
+from workers.spec import CollectiveSpec, RankSpec
+
+_APPLICATION = "parkade"
+_CLUSTER = "server"
+_FAILURE_POLL_S = 1.0
+_HEALTH_TIMEOUT_S = 60.0
+_HEALTH_POLL_S = 0.05
+# How long a stream may go on when the server is told to stop.
+_DRAIN_S = 1.0
+
+
+class RunningServer:
+    """`start`, then `wait`, then `stop`; `stop` also after a `start` that raised."""
+
+    def __init__(self, plan: ServerPlan, session: Path, progress: Callable[[str], None]) -> None:
+        self._plan = plan
+        self._session = session
+        self._progress = progress
+        self._cluster: ClusterHandle | None = None
+        self._owns_ray = plan.ray_address is None
+
+    def start(self) -> None:
+        """Return when `/health` answers. Raises `ServerFailed`, `ClusterError`, and what Serve raises."""
+        plan = self._plan
+        if plan.ray_address is None:
+            # One logical CPU a rank; all other actors take none.
+            start_own_ray(self._session, plan.tensor_parallel_size, plan.log_level)
+        else:
+            join_ray(plan.ray_address, plan.log_level)
+        self._progress("Ray is up")
+        with ThreadPoolExecutor(1, thread_name_prefix="cluster") as thread:
+            starting = thread.submit(start_cluster, cluster_spec(plan), self._progress)
+            serve.start(proxy_location=ProxyLocation.HeadOnly, http_options=HTTPOptions(host=plan.host, port=plan.port))
+            self._progress("Serve is up")
+            self._cluster = starting.result()
+        self._progress("the model is loaded")
+        serve.run(gateway_application(gateway_spec(plan), graceful_shutdown_timeout_s=_DRAIN_S), name=_APPLICATION)
+        self._await_health()
+
+    def wait(self, stop: threading.Event) -> str | None:
+        """None once `stop` is set; else, in one line, what was lost."""
+        assert self._cluster is not None
+        while not stop.is_set():
+            failure = self._cluster.wait_for_failure(_FAILURE_POLL_S)
+            if failure is not None and not stop.is_set():
+                return failure
+        return None
+
+    def stop(self) -> None:
+        """End all that was started on Ray, and Ray itself if it is ours. Never raises: the supervisor ends the rest."""
+        if not ray.is_initialized():
+            return
+        for end in (self._stop_gateway, self._stop_cluster, ray.shutdown):
+            try:
+                end()
+            except Exception:  # noqa: BLE001, S112, PERF203 - each part is ended whatever became of the others
+                continue
+
+    def _stop_gateway(self) -> None:
+        # An own Serve ends with its Ray; on a shared one only our application is taken away.
+        if not self._owns_ray:
+            serve.delete(_APPLICATION)
+
+    def _stop_cluster(self) -> None:
+        if self._cluster is not None:
+            self._cluster.stop()
+
+    def _await_health(self) -> None:
+        """The first answer has been through every rank."""
+        deadline = time.monotonic() + _HEALTH_TIMEOUT_S
+        last = "no answer"
+        with httpx.Client(timeout=10.0, trust_env=False) as client:
+            while time.monotonic() < deadline:
+                try:
+                    answer = client.get(f"{url_of(self._plan)}/health")
+                except httpx.TransportError as error:
+                    last = str(error)
+                else:
+                    if answer.status_code == 200:
+                        return
+                    last = f"status {answer.status_code}"
+                time.sleep(_HEALTH_POLL_S)
+        raise ServerFailed(f"the server did not answer within {_HEALTH_TIMEOUT_S:.0f} s: {last}")
+
+
+def cluster_spec(plan: ServerPlan) -> ClusterSpec:
+    rank = RankSpec(
+        model_dir=plan.model_dir,
+        rank=0,
+        world_size=plan.tensor_parallel_size,
+        collective=CollectiveSpec(kind=plan.collective),
+        num_pages=plan.num_pages,
+        arena_pages=plan.arena_pages,
+        page_size=plan.page_size,
+        max_model_len=plan.max_model_len,
+        max_step_tokens=plan.max_step_tokens,
+        max_running=plan.max_running,
+        device=plan.device,
+        dtype=plan.dtype,
+        kv_dtype=plan.kv_dtype,
+        backend=plan.backend,
+        num_threads=plan.num_threads,
+    )
+    policy = AdmissionPolicy(max_queued_requests=plan.max_queued_requests)
+    return ClusterSpec(cluster_id=_CLUSTER, rank=rank, policy=policy, park=plan.park)
+
+
+def gateway_spec(plan: ServerPlan) -> GatewaySpec:
+    return GatewaySpec(
+        cluster_id=_CLUSTER,
+        model_dir=plan.model_dir,
+        model_id=plan.model_id,
+        max_model_len=plan.max_model_len,
+        pool_tokens=plan.pool_tokens,
+    )
