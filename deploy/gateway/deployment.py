@@ -65,7 +65,7 @@ async def connect_backend(cluster_id: str) -> RayBackend:
 
 
 def gateway_application(spec: GatewaySpec, **options: Any) -> serve.Application:
-    """What `serve.run` takes. `options` are Serve's for a deployment (num_replicas, graceful_shutdown_timeout_s, ...)."""
+    """What `serve.run` takes. `options` are those of a Serve deployment, such as `num_replicas`."""
     decorate = serve.deployment(
         name="gateway",
         ray_actor_options={"num_cpus": 0},

@@ -77,7 +77,7 @@ class RayBackend:
         if not any(not task.done() for task in self._tasks):
             raise BackendLost("no engine is connected")
         try:
-            return _without_requests(await self._admission.status())
+            return _without_ids(await self._admission.status())
         except ClusterError as error:
             raise _lost(error) from error
 
@@ -88,9 +88,7 @@ def _lost(error: ClusterError) -> BackendLost:
     return BackendLost("the scheduler behind this gateway does not answer")
 
 
-def _without_requests(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Figures of pool and queue only: whoever may ask for health should not learn the ids of others' requests."""
-    public = {name: value for name, value in status.items() if name != "requests"}
-    groups = public.get("groups", ())
-    public["groups"] = [{name: value for name, value in row.items() if name != "survivor_id"} for row in groups]
-    return public
+def _without_ids(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Figures only: whoever may ask for health should not learn the ids of others' requests."""
+    groups = [{name: value for name, value in row.items() if name != "survivor_id"} for row in status["groups"]]
+    return {**status, "requests": len(status["requests"]), "groups": groups}

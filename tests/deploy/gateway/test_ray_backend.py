@@ -158,6 +158,7 @@ async def test_with_the_last_connection_all_requests_end_and_no_more_are_taken(
 async def test_status_has_admissions_figures_and_nobodys_request_ids(backend: RayBackend) -> None:
     assert await backend.status() == {
         "queued_requests": 1,
+        "requests": 1,
         "groups": [{"group_id": "group-0", "pages_free": 3}],
     }
 
