@@ -18,6 +18,8 @@ import torch
 
 from scheduler.plan import Chunk, NewSequence, PageGrant, ParkOrder, RestoreOrder, StepPlan
 from scheduler.sampling import SamplingParams
+from workers.collective.opening import open_collective
+from workers.collective.protocol import Collective
 from workers.rank import Rank, RankAnswer
 from workers.spec import CollectiveSpec, RankSpec
 
@@ -93,8 +95,8 @@ class RankGroup:
     def __init__(self, spec: RankSpec) -> None:
         self.spec = spec
         self._threads = ThreadPoolExecutor(spec.world_size)
-        self.collectives = thread_collectives(spec.world_size)
         specs = [replace(spec, rank=rank) for rank in range(spec.world_size)]
+        self.collectives = self._collectives(specs)
         self.ranks: list[Rank] = list(self._threads.map(Rank, specs, self.collectives))
         self._shares: list[Float32] = [np.empty((0, 0), np.float32)] * spec.world_size
         for number, rank in enumerate(self.ranks):
@@ -107,6 +109,13 @@ class RankGroup:
     @property
     def logits(self) -> Float32:
         return np.concatenate(self._shares, axis=1)
+
+    def _collectives(self, specs: Sequence[RankSpec]) -> list[Collective[Any]]:
+        """The barrier's for kind "single"; otherwise the real ones, opened by all ranks at once."""
+        if self.spec.collective.kind == "single":
+            return list(thread_collectives(len(specs)))
+        opened = self._threads.map(lambda s: open_collective(s.collective, s.rank, s.world_size, s.backend), specs)
+        return list(opened)
 
     def _watch(self, number: int, rank: Rank) -> None:
         forward = rank._model.forward
