@@ -89,6 +89,13 @@ def _lost(error: ClusterError) -> BackendLost:
 
 
 def _without_ids(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Figures only: whoever may ask for health should not learn the ids of others' requests."""
-    groups = [{name: value for name, value in row.items() if name != "survivor_id"} for row in status["groups"]]
-    return {**status, "requests": len(status["requests"]), "groups": groups}
+    """Whoever may ask for health should not learn the ids of others' requests."""
+    return {
+        **status,
+        "requests": [_without(row, "request_id") for row in status["requests"]],
+        "groups": [_without(row, "survivor_id") for row in status["groups"]],
+    }
+
+
+def _without(row: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key != name}

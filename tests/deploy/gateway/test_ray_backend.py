@@ -44,7 +44,11 @@ class HandPlayedAdmission:
         if self.lost is not None:
             raise self.lost
         group = {"group_id": "group-0", "pages_free": 3, "survivor_id": "chatcmpl-secret"}
-        return {"queued_requests": 1, "requests": [{"request_id": "chatcmpl-secret"}], "groups": [group]}
+        return {
+            "queued_requests": 1,
+            "requests": [{"request_id": "chatcmpl-secret", "state": "parked"}],
+            "groups": [group],
+        }
 
 
 def submission(request_id: str) -> Submission:
@@ -158,7 +162,7 @@ async def test_with_the_last_connection_all_requests_end_and_no_more_are_taken(
 async def test_status_has_admissions_figures_and_nobodys_request_ids(backend: RayBackend) -> None:
     assert await backend.status() == {
         "queued_requests": 1,
-        "requests": 1,
+        "requests": [{"state": "parked"}],
         "groups": [{"group_id": "group-0", "pages_free": 3}],
     }
 
