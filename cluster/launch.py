@@ -74,7 +74,7 @@ class ClusterHandle:
                 self.addresses.append(_result(start))
             if pending and time.monotonic() > deadline:
                 raise ClusterFailed(f"{len(pending)} of {len(starts)} engines were not ready in time")
-            if (text := self._progress()) != told:
+            if (text := self._progress()) not in (told, ""):
                 told = text
                 on_progress(text)
         self._ends = [engine.ended.remote() for engine in self._engines]
@@ -82,8 +82,8 @@ class ClusterHandle:
     def _progress(self) -> str:
         try:
             texts = ray.get([engine.progress.remote() for engine in self._engines], timeout=_POLL_S * 8)
-        except RayError:  # a busy or dead engine says nothing: its start call tells
-            return "starting"
+        except RayError:  # a busy engine says it next time; of a dead one its start call tells
+            return ""
         return "; ".join(texts)
 
 
