@@ -3,12 +3,14 @@
 Imports are made only for the backend that is chosen: numba's take time, flash-attn's may be missing.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from workers.errors import BackendUnavailable
+from workers.errors import BackendUnavailable, DoesNotFit
 from workers.kv_shard import DeviceKvShard, HostKvShard, KvShard
 from workers.model.config import ModelConfig
 from workers.model.partition import Partition
@@ -59,19 +61,28 @@ def head_shape(config: ModelConfig, part: Partition, page_size: int) -> HeadShap
 
 
 def open_backend(spec: RankSpec, config: ModelConfig, part: Partition) -> Backend:
-    """Allocate the pool and bind the kernels to it. Raises `BackendUnavailable`."""
+    """Allocate the pool and bind the kernels to it. Raises `BackendUnavailable` or `DoesNotFit`."""
     check_backend(spec)
     heads = head_shape(config, part, spec.page_size)
-    if spec.backend == "numba":
-        return _open_numba(spec, config, heads)
-    return _open_torch(spec, config, heads)
+    return _open_numba(spec, config, heads) if spec.backend == "numba" else _open_torch(spec, config, heads)
+
+
+@contextmanager
+def _allocating(spec: RankSpec) -> Iterator[None]:
+    """numpy raises MemoryError, torch RuntimeError with many lines."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise DoesNotFit(f"a KV pool of {spec.num_pages} pages cannot be allocated: {reason}") from None
 
 
 def _open_numba(spec: RankSpec, config: ModelConfig, heads: HeadShape) -> Backend:
     from workers.ops.numba_attention import NumbaAttention, make_pool  # noqa: PLC0415  # numba takes time to import
     from workers.ops.numba_ops import NumbaOps  # noqa: PLC0415
 
-    pool = make_pool(spec.num_pages, config.num_layers, heads, spec.kv_dtype)
+    with _allocating(spec):
+        pool = make_pool(spec.num_pages, config.num_layers, heads, spec.kv_dtype)
     cos, sin = rope_tables(config.rope, config.head_dim, spec.max_model_len)
     return Backend(
         ops=NumbaOps(DTYPES[spec.dtype], spec.num_threads),
@@ -86,13 +97,14 @@ def _open_torch(spec: RankSpec, config: ModelConfig, heads: HeadShape) -> Backen
     from workers.ops.torch_ops import TorchOps  # noqa: PLC0415
 
     shape = (spec.num_pages, config.num_layers, 2, heads.page_size, heads.num_kv_heads, heads.head_dim)
-    pool = torch.zeros(shape, dtype=DTYPES[spec.kv_dtype], device=spec.device)
+    with _allocating(spec):
+        pool = torch.zeros(shape, dtype=DTYPES[spec.kv_dtype], device=spec.device)
     cos, sin = (torch.from_numpy(table) for table in rope_tables(config.rope, config.head_dim, spec.max_model_len))
     attention: Attention[torch.Tensor]
     if spec.backend == "flash":
-        from workers.ops.flash import FlashAttention  # noqa: PLC0415  # optional extra
+        from workers.ops.flash import FlashAttention, load_flash_attn  # noqa: PLC0415  # optional extra
 
-        attention = FlashAttention(pool, heads, cos, sin)
+        attention = FlashAttention(pool, heads, cos, sin, flash_attn=load_flash_attn())
     else:
         attention = SdpaAttention(pool, heads, cos, sin)
     on_host = pool.device.type == "cpu"

@@ -42,12 +42,13 @@ def check_flash(device: str, page_size: int, dtype: torch.dtype) -> None:
 
 
 class FlashAttention(PagedTorchAttention):
-    """One call a layer for all sequences. The pool must be in half precision."""
+    """One call a layer for all sequences. The pool must be in half precision; `flash_attn` is that module."""
 
-    def __init__(self, pool: torch.Tensor, heads: HeadShape, cos: torch.Tensor, sin: torch.Tensor) -> None:
+    def __init__(
+        self, pool: torch.Tensor, heads: HeadShape, cos: torch.Tensor, sin: torch.Tensor, *, flash_attn: Any
+    ) -> None:
         super().__init__(pool, heads, cos, sin)
-        check_flash(str(pool.device), heads.page_size, pool.dtype)
-        self._flash = load_flash_attn()
+        self._flash = flash_attn
 
     def attend(self, q: torch.Tensor, batch: Batch[torch.Tensor], layer: int, out: torch.Tensor) -> None:
         queries = q.view(batch.num_rows, self._heads.num_query_heads, self._heads.head_dim).to(self._pool.dtype)
