@@ -8,7 +8,7 @@ from deploy.serve.plan import ServerPlan, Sizes
 
 def loading_line(plan: ServerPlan, sizes: Sizes) -> str:
     ranks = _count(plan.tensor_parallel_size, "rank")
-    return f"Loading {plan.model_id} on {ranks}: {format_bytes(sizes.weight_bytes)} of {plan.dtype} weights"
+    return f"Loading {plan.model_id} on {ranks}: {format_bytes(sizes.weight_bytes)} of {plan.dtype} weights in memory"
 
 
 def ready_lines(plan: ServerPlan, sizes: Sizes, seconds: float) -> list[str]:

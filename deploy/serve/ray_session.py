@@ -6,10 +6,12 @@ when it is imported.
 
 import logging
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import ray
 
+from deploy.serve.descendants import end_descendants
 from deploy.serve.errors import ServerFailed
 
 NAMESPACE = "parkade"
@@ -19,24 +21,38 @@ _LOOPBACK = "127.0.0.2"
 # Nothing of size goes through Ray's object store: this is its smallest.
 _OBJECT_STORE_BYTES = 80 << 20
 _PROBE_S = 5.0
+_SLOW_START = "timed out during startup"
+_END_S = 3.0
 
 
-def start_own_ray(session: Path, num_actors: int, log_level: str) -> None:
+def start_own_ray(session: Path, num_cpus: int, log_level: str, progress: Callable[[str], None]) -> None:
     """A head node in this process' charge: it dies with it. Raises `ServerFailed`."""
     try:
-        ray.init(
-            address="local",
-            num_cpus=num_actors,
-            include_dashboard=False,
-            object_store_memory=_OBJECT_STORE_BYTES,
-            log_to_driver=log_level == "debug",
-            logging_level=logging.getLevelName(log_level.upper()),
-            namespace=NAMESPACE,
-            _node_ip_address=_LOOPBACK,
-            _temp_dir=str(session / "ray"),
-        )
-    except (OSError, RuntimeError, ValueError) as error:
-        raise ServerFailed(f"Ray did not start: {error}") from error
+        _init_local(session / "ray", num_cpus, log_level)
+    except Exception as error:  # Ray raises bare ones
+        if _SLOW_START not in str(error):
+            raise ServerFailed(f"Ray did not start: {error}") from error
+        # Ray waits 30 s for its node, whatever else the machine has to do. The second time its files are cached.
+        progress("Ray was slow to start; starting it again")
+        end_descendants(_END_S)
+        try:
+            _init_local(session / "ray2", num_cpus, log_level)
+        except Exception as again:
+            raise ServerFailed(f"Ray did not start within twice 30 s, is the machine overloaded? {again}") from again
+
+
+def _init_local(temp_dir: Path, num_cpus: int, log_level: str) -> None:
+    ray.init(
+        address="local",
+        num_cpus=num_cpus,
+        include_dashboard=False,
+        object_store_memory=_OBJECT_STORE_BYTES,
+        log_to_driver=log_level == "debug",
+        logging_level=logging.getLevelName(log_level.upper()),
+        namespace=NAMESPACE,
+        _node_ip_address=_LOOPBACK,
+        _temp_dir=str(temp_dir),
+    )
 
 
 def join_ray(address: str, log_level: str) -> None:

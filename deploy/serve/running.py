@@ -1,9 +1,10 @@
 """What one plan starts on Ray: admission, engine and ranks, and beside them Serve with the gateway.
 
-Both halves start at once: ranks load weights while Serve starts its proxy. Import this module only in the driver process;
-it imports Ray.
+Both halves start at once: ranks load weights while Serve starts its proxy. Only the driver process imports this
+module: it imports Ray.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +25,8 @@ from deploy.serve.plan import ServerPlan
 from deploy.serve.ray_session import join_ray, start_own_ray
 from scheduler.admission import AdmissionPolicy
 from workers.spec import CollectiveSpec, RankSpec
+
+log = logging.getLogger(__name__)
 
 _APPLICATION = "parkade"
 _CLUSTER = "server"
@@ -49,7 +52,7 @@ class RunningServer:
         plan = self._plan
         if plan.ray_address is None:
             # One logical CPU a rank; all other actors take none.
-            start_own_ray(self._session, plan.tensor_parallel_size, plan.log_level)
+            start_own_ray(self._session, plan.tensor_parallel_size, plan.log_level, self._progress)
         else:
             join_ray(plan.ray_address, plan.log_level)
         self._progress("Ray is up")
@@ -78,8 +81,8 @@ class RunningServer:
         for end in (self._stop_gateway, self._stop_cluster, ray.shutdown):
             try:
                 end()
-            except Exception:  # noqa: BLE001, S112, PERF203 - each part is ended whatever became of the others
-                continue
+            except Exception as error:  # each part is ended whatever became of the others
+                log.warning("stopping went on after %s: %s", type(error).__name__, error)
 
     def _stop_gateway(self) -> None:
         # An own Serve ends with its Ray; on a shared one only our application is taken away.

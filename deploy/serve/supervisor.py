@@ -175,11 +175,14 @@ class Supervisor:
         """Ask the driver to stop by closing its input; then end whatever is left, by pid."""
         assert driver.stdin is not None
         driver.stdin.close()
-        heard = self._stop.count
         if self._ready or self._plan.ray_address is not None:
-            wait_until_alone(STOP_GRACE_S, hurry=lambda: self._stop.count > heard)
-        end_descendants(0.0 if self._stop.count > heard else KILL_GRACE_S)
+            wait_until_alone(STOP_GRACE_S, hurry=self._forced)
+        end_descendants(0.0 if self._forced() else KILL_GRACE_S)
         driver.returncode = driver.returncode or 0  # it was reaped above, with all others
+
+    def _forced(self) -> bool:
+        """Told to stop more than once."""
+        return self._stop.count > 1
 
 
 @contextmanager

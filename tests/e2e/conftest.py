@@ -62,15 +62,17 @@ class ServerProcess:
             status = self.health()
             groups = status["groups"]
             free = all(g["pages_free"] == g["pages_total"] and g["arena_free"] == g["arena_total"] for g in groups)
-            if free and groups and not status["requests"]:
+            if free and groups and not status["by_state"]:
                 return
             assert time.monotonic() < deadline, f"not idle after {END_S:.0f} s: {status}"
             time.sleep(POLL_S)
 
 
 @contextlib.contextmanager
-def parkade_serve(log_dir: Path, model: Path, *options: str) -> Iterator[ServerProcess]:
-    """Ready when entered; killed with all that is below it when left, should it still run."""
+def parkade_serve(
+    log_dir: Path, model: Path, *options: str, ready_line: str = "curl http://"
+) -> Iterator[ServerProcess]:
+    """`ready_line` is printed when entered; killed with all that is below it when left, should it still run."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -82,7 +84,7 @@ def parkade_serve(log_dir: Path, model: Path, *options: str) -> Iterator[ServerP
         server = ServerProcess(process, port, log)
         family: list[psutil.Process] = []
         try:
-            await_line(server, "curl http://")
+            await_line(server, ready_line)
             family = server.family()
             yield server
         finally:

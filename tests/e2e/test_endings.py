@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from deploy.models.convert import convert_gguf
+from deploy.serve.supervisor import STOP_GRACE_S
 from tests.deploy.models.conftest import write_tiny_gguf
-from tests.e2e.conftest import DRIVER, END_S, assert_gone, parkade_serve, shared_memory
+from tests.e2e.conftest import DRIVER, END_S, assert_gone, await_line, parkade_serve, shared_memory
 
 pytestmark = [pytest.mark.e2e, pytest.mark.ray, pytest.mark.slow]
 
@@ -83,6 +84,29 @@ def test_sigterm_leaves_nothing_and_another_ray_counts_on(
         assert_gone(server, family, session, shared_before)
         assert server.printed().splitlines()[-1] == "Stopped"
     assert other_ray.count() == 3
+
+
+def test_ctrl_c_while_loading_ends_what_has_been_started(tiny_folder: Path, tmp_path: Path) -> None:
+    shared_before = shared_memory()
+    with parkade_serve(tmp_path, tiny_folder, ready_line="Ray is up") as server:
+        family, session = server.family(), server.session_dir()
+        assert len(family) > 3
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(END_S) == 0, server.printed()
+        assert_gone(server, family, session, shared_before)
+
+
+def test_a_second_ctrl_c_does_not_wait(tiny_folder: Path, tmp_path: Path) -> None:
+    shared_before = shared_memory()
+    with parkade_serve(tmp_path, tiny_folder, "--kv-pool-tokens", "256") as server:
+        family, session = server.family(), server.session_dir()
+        driver = next(member for member in family if DRIVER in member.cmdline())
+        driver.suspend()  # it cannot stop in order
+        server.process.send_signal(signal.SIGINT)
+        await_line(server, "Stopping")
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(STOP_GRACE_S / 2) == 0
+        assert_gone(server, family, session, shared_before)
 
 
 def test_a_killed_command_does_not_leave_its_ranks_running(tiny_folder: Path, tmp_path: Path) -> None:

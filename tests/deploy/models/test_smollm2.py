@@ -49,7 +49,8 @@ def test_logits_are_those_of_transformers_reading_the_gguf(smollm2_dir: Path, gg
     for name, weight in theirs.state_dict().items():
         assert torch.equal(weights[name], weight.to(torch.bfloat16).to(torch.float32)), name
         weight.copy_(weight.to(torch.bfloat16))
-    tokens = torch.tensor([Tokenizer.from_file(str(smollm2_dir / "tokenizer.json")).encode(TEXTS[0] * 8).ids])
+    torch.set_num_threads(1)  # spinning threads are slow beside other work
+    tokens = torch.tensor([Tokenizer.from_file(str(smollm2_dir / "tokenizer.json")).encode(TEXTS[0]).ids])
     with torch.no_grad():
         assert torch.equal(ours(tokens).logits, theirs(tokens).logits)
 
