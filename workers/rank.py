@@ -65,7 +65,7 @@ class Rank:
             part,
             weights,
             backend.ops,
-            attention=backend.attention,
+            block=backend.block,
             collective=collective,
             heads=backend.heads,
             max_rows=spec.max_step_tokens,

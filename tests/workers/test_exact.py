@@ -140,3 +140,16 @@ def test_a_replayed_sequence_gives_the_bits_of_the_one_that_decoded(group: RankG
     group.prefill(0, LONG + made[:-1])
     np.testing.assert_array_equal(group.logits[0], bits)
     group.finish([0])
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+def test_fused_halves_of_a_layer_give_the_bits_of_single_operations(tmp_path: Path, kind: str) -> None:
+    """One thread runs a layer as two kernels; several threads run its operations one by one, each split over them."""
+    folder = write_tiny_model(tmp_path, TinyModel(kind=kind, settings={"attention_bias": True}))
+    results = []
+    for num_threads in (1, 2):
+        with running(make_spec(folder, backend="numba", dtype="bfloat16", num_threads=num_threads)) as group:
+            made = group.generate(0, LONG, 10)
+            results.append((made, group.logits))
+    assert results[0][0] == results[1][0]
+    np.testing.assert_array_equal(results[0][1], results[1][1])

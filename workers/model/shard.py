@@ -4,32 +4,19 @@ Collectives of one pass: one all-reduce for the embedding, two a layer, nothing 
 sampler's. All intermediate arrays are allocated once, for the most rows a step may have.
 """
 
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from workers.collective.protocol import Collective
+from workers.model.block import Block, Buffers
 from workers.model.config import ModelConfig
 from workers.model.partition import Partition
-from workers.ops.attention import Attention, HeadShape
+from workers.ops.attention import HeadShape
 from workers.ops.batch import Batch
 from workers.ops.protocol import Ops
-from workers.weights.shard_weights import LayerWeights, ShardWeights
+from workers.weights.shard_weights import ShardWeights
 
 A = TypeVar("A")
 L = TypeVar("L")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Buffers(Generic[A]):
-    """Arrays of M rows: the residual stream `x`, what is added to it `h`, and what lies between."""
-
-    x: A
-    h: A
-    qkv: A
-    q: A
-    attended: A
-    gate_up: A
-    mlp: A
 
 
 class ModelShard(Generic[A, L]):
@@ -42,7 +29,7 @@ class ModelShard(Generic[A, L]):
         weights: ShardWeights[A, L],
         ops: Ops[A, L],
         *,
-        attention: Attention[A],
+        block: Block[A, L],
         collective: Collective[A],
         heads: HeadShape,
         max_rows: int,
@@ -52,7 +39,7 @@ class ModelShard(Generic[A, L]):
         self._first_token = part.vocab.start
         self._weights = weights
         self._ops = ops
-        self._attention = attention
+        self._block = block
         self._collective = collective
         self._buffers: Buffers[A] = Buffers(
             x=ops.buffer(max_rows, config.hidden_size),
@@ -73,29 +60,14 @@ class ModelShard(Generic[A, L]):
         cut = self._cut(batch.num_rows)
         self._ops.embed(batch.tokens, self._weights.embedding, self._first_token, cut.x)
         self._collective.all_reduce(cut.x)
+        block, all_reduce = self._block, self._collective.all_reduce
         for number, layer in enumerate(self._weights.layers):
-            self._attend(number, layer, batch, cut)
-            self._feed_forward(layer, cut)
+            block.attend(number, layer, batch, cut)
+            all_reduce(cut.h)
+            block.feed_forward(layer, cut)
+            all_reduce(cut.h)
+        self._ops.add(cut.x, cut.h)
         return self._head(batch, cut.x)
-
-    def _attend(self, number: int, layer: LayerWeights[A, L], batch: Batch[A], cut: Buffers[A]) -> None:
-        ops = self._ops
-        ops.rms_norm(cut.x, layer.attention_norm, self._eps, cut.h)
-        ops.linear(cut.h, layer.qkv, cut.qkv)
-        self._attention.rope_write(cut.qkv, batch, number, layer.head_norms, cut.q)
-        self._attention.attend(cut.q, batch, number, cut.attended)
-        ops.linear(cut.attended, layer.o, cut.h)
-        self._collective.all_reduce(cut.h)
-        ops.add(cut.x, cut.h)
-
-    def _feed_forward(self, layer: LayerWeights[A, L], cut: Buffers[A]) -> None:
-        ops = self._ops
-        ops.rms_norm(cut.x, layer.mlp_norm, self._eps, cut.h)
-        ops.linear(cut.h, layer.gate_up, cut.gate_up)
-        ops.silu_mul(cut.gate_up, cut.mlp)
-        ops.linear(cut.mlp, layer.down, cut.h)
-        self._collective.all_reduce(cut.h)
-        ops.add(cut.x, cut.h)
 
     def _head(self, batch: Batch[A], x: A) -> A:
         ops, num = self._ops, batch.num_sampled

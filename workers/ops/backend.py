@@ -12,6 +12,7 @@ import torch
 
 from workers.errors import BackendUnavailable, DoesNotFit
 from workers.kv_shard import DeviceKvShard, HostKvShard, KvShard
+from workers.model.block import Block, PlainBlock
 from workers.model.config import ModelConfig
 from workers.model.partition import Partition
 from workers.model.rope import rope_tables
@@ -25,10 +26,11 @@ DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """Bound together: `attention` writes the pool that `kv` copies. The array type is the backend's own."""
+    """Bound together: `attention` and `block` write the pool that `kv` copies. The array type is the backend's own."""
 
     ops: Ops[Any, Any]
     attention: Attention[Any]
+    block: Block[Any, Any]
     kv: KvShard
     heads: HeadShape
 
@@ -79,17 +81,20 @@ def _allocating(spec: RankSpec) -> Iterator[None]:
 
 def _open_numba(spec: RankSpec, config: ModelConfig, heads: HeadShape) -> Backend:
     from workers.ops.numba_attention import NumbaAttention, make_pool  # noqa: PLC0415  # numba takes time to import
+    from workers.ops.numba_block import NumbaBlock  # noqa: PLC0415
     from workers.ops.numba_ops import NumbaOps  # noqa: PLC0415
 
     with _allocating(spec):
         pool = make_pool(spec.num_pages, config.num_layers, heads, spec.kv_dtype)
     cos, sin = rope_tables(config.rope, config.head_dim, spec.max_model_len)
-    return Backend(
-        ops=NumbaOps(DTYPES[spec.dtype], spec.num_threads),
-        attention=NumbaAttention(pool, heads, cos, sin, spec.num_threads),
-        kv=HostKvShard(pool),
-        heads=heads,
-    )
+    ops = NumbaOps(DTYPES[spec.dtype], spec.num_threads)
+    attention = NumbaAttention(pool, heads, cos, sin, spec.num_threads)
+    block: Block[Any, Any]
+    if spec.num_threads == 1:
+        block = NumbaBlock(attention, config.rms_eps, "uint16" if spec.dtype == "bfloat16" else "float32")
+    else:
+        block = PlainBlock(ops, attention, config.rms_eps)
+    return Backend(ops=ops, attention=attention, block=block, kv=HostKvShard(pool), heads=heads)
 
 
 def _open_torch(spec: RankSpec, config: ModelConfig, heads: HeadShape) -> Backend:
@@ -109,4 +114,6 @@ def _open_torch(spec: RankSpec, config: ModelConfig, heads: HeadShape) -> Backen
         attention = SdpaAttention(pool, heads, cos, sin)
     on_host = pool.device.type == "cpu"
     kv: KvShard = HostKvShard(pool.view(torch.uint8).numpy()) if on_host else DeviceKvShard(pool)
-    return Backend(ops=TorchOps(spec.device, DTYPES[spec.dtype]), attention=attention, kv=kv, heads=heads)
+    ops = TorchOps(spec.device, DTYPES[spec.dtype])
+    block = PlainBlock(ops, attention, config.rms_eps)
+    return Backend(ops=ops, attention=attention, block=block, kv=kv, heads=heads)

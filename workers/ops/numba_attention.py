@@ -18,7 +18,7 @@ from workers.ops.protocol import Float32
 Array = npt.NDArray[Any]
 Pool = npt.NDArray[np.float32] | npt.NDArray[np.uint16]
 
-_NO_NORM = np.empty(0, dtype=np.float32)
+NO_NORM = np.empty(0, dtype=np.float32)
 
 
 def make_pool(num_pages: int, num_layers: int, heads: HeadShape, kv_dtype: str) -> Pool:
@@ -31,38 +31,38 @@ class NumbaAttention:
     """Bound to one pool. Cosines and sines are [positions, D / 2]."""
 
     def __init__(self, pool: Pool, heads: HeadShape, cos: Float32, sin: Float32, num_threads: int) -> None:
-        self._pool = pool
-        self._heads = heads
-        self._cos = np.ascontiguousarray(cos)
-        self._sin = np.ascontiguousarray(sin)
+        self.pool = pool
+        self.heads = heads
+        self.cos = np.ascontiguousarray(cos)
+        self.sin = np.ascontiguousarray(sin)
         self._num_threads = num_threads
 
     def place(self, batch: Batch[Array]) -> Batch[Array]:
         return batch
 
     def rope_write(self, qkv: Array, batch: Batch[Array], layer: int, norms: HeadNorms[Array], q_out: Array) -> None:
-        heads = self._heads
+        heads = self.heads
         rope_write(
             qkv,
-            self._cos,
-            self._sin,
+            self.cos,
+            self.sin,
             batch.positions,
             batch.page_ids,
-            self._pool,
+            self.pool,
             layer,
             q_out.reshape(batch.num_rows, heads.num_query_heads, heads.head_dim),
             heads.num_kv_heads,
             heads.page_size,
-            _NO_NORM if norms.query is None else norms.query,
-            _NO_NORM if norms.key is None else norms.key,
+            NO_NORM if norms.query is None else norms.query,
+            NO_NORM if norms.key is None else norms.key,
             norms.eps,
         )
 
     def attend(self, q: Array, batch: Batch[Array], layer: int, out: Array) -> None:
-        heads = self._heads
+        heads = self.heads
         attend(
             q.reshape(batch.num_rows, heads.num_query_heads, heads.head_dim),
-            self._pool,
+            self.pool,
             layer,
             batch.row_tables,
             batch.positions,
