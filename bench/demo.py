@@ -53,7 +53,7 @@ def run_demo(model: str, *, park: bool, port: int | None, json_file: Path | None
 async def _run_chats(server: RunningServer, *, park: bool, console: Console) -> tuple[list[ChatRun], list[ChatRun]]:
     """Each chat alone (the texts to compare with; not needed without parking), then all at once."""
     limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(limits=limits) as client:
+    async with httpx.AsyncClient(limits=limits, trust_env=False) as client:
         chats = await sized_chats(client, server.url, server.model)
         alone: list[ChatRun] = []
         if park:

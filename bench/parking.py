@@ -53,7 +53,7 @@ def run_parking_bench(model: str, *, rounds: int, json_file: Path | None, check:
 
 async def _measure(servers: dict[str, RunningServer], rounds: int, console: Console) -> ParkingSamples:
     samples = ParkingSamples()
-    async with httpx.AsyncClient(limits=httpx.Limits(max_connections=None)) as client:
+    async with httpx.AsyncClient(limits=httpx.Limits(max_connections=None), trust_env=False) as client:
         first = servers[TIGHT]
         chats = await sized_chats(client, first.url, first.model)
         for turn in range(rounds):

@@ -73,7 +73,7 @@ def running(command: Sequence[str], port: int) -> Iterator[RunningServer]:
 
 def _wait_until_healthy(process: subprocess.Popen[bytes], url: str, log: IO[str]) -> None:
     deadline = time.monotonic() + READY_TIMEOUT_S
-    with httpx.Client(timeout=5.0) as client:
+    with httpx.Client(timeout=5.0, trust_env=False) as client:
         while time.monotonic() < deadline:
             if process.poll() is not None:
                 raise ServerError(f"the server ended with code {process.returncode} before it was ready:\n{_last(log)}")
@@ -85,7 +85,7 @@ def _wait_until_healthy(process: subprocess.Popen[bytes], url: str, log: IO[str]
 
 
 def _first_model(url: str) -> str:
-    answer = httpx.get(f"{url}/v1/models", timeout=30.0)
+    answer = httpx.get(f"{url}/v1/models", timeout=30.0, trust_env=False)
     answer.raise_for_status()
     return str(answer.json()["data"][0]["id"])
 
