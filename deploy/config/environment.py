@@ -12,8 +12,7 @@ _RAY = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",  # Ray's default of 15 starves ranks beside any other program
     "RAY_SERVE_LOG_TO_STDERR": "0",
-    # Two metrics pages that Ray would open to every network, on ports that another Ray may want: no port, no page.
-    "AUTOSCALER_METRIC_PORT": "-1",
+    # A metrics page that Ray would open to every network, on a fixed port that another Ray may want: no port, no page.
     "DASHBOARD_METRIC_PORT": "-1",
 }
 # Compute threads are the ranks' own affair; a second pool of spinning OpenMP threads collapses both.

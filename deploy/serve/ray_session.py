@@ -6,10 +6,14 @@ when it is imported.
 
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import ray
+from ray._private import parameter
 
 from deploy.serve.descendants import end_descendants
 from deploy.serve.errors import ServerFailed
@@ -42,17 +46,38 @@ def start_own_ray(session: Path, num_cpus: int, log_level: str, progress: Callab
 
 
 def _init_local(temp_dir: Path, num_cpus: int, log_level: str) -> None:
-    ray.init(
-        address="local",
-        num_cpus=num_cpus,
-        include_dashboard=False,
-        object_store_memory=_OBJECT_STORE_BYTES,
-        log_to_driver=log_level == "debug",
-        logging_level=logging.getLevelName(log_level.upper()),
-        namespace=NAMESPACE,
-        _node_ip_address=_LOOPBACK,
-        _temp_dir=str(temp_dir),
-    )
+    with _quiet_node(log_to_driver=log_level == "debug"):
+        ray.init(
+            address="local",
+            num_cpus=num_cpus,
+            include_dashboard=False,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            log_to_driver=log_level == "debug",
+            logging_level=logging.getLevelName(log_level.upper()),
+            namespace=NAMESPACE,
+            _node_ip_address=_LOOPBACK,
+            _temp_dir=str(temp_dir),
+        )
+
+
+@contextmanager
+def _quiet_node(*, log_to_driver: bool) -> Iterator[None]:
+    """Settings of a node that `ray.init` does not pass on, though `ray start` does.
+
+    Its agent listens on the fixed port 52365 otherwise: two Rays on one machine take it from each other, and the second
+    one waits for seconds. The autoscaler's monitor, and the log monitor unless it is wanted, are processes for nothing.
+    """
+    whole = parameter.RayParams
+    settings: dict[str, Any] = {
+        "dashboard_agent_listen_port": 0,
+        "no_monitor": True,
+        "include_log_monitor": log_to_driver,
+    }
+    parameter.RayParams = partial(whole, **settings)  # type: ignore[misc,assignment]
+    try:
+        yield
+    finally:
+        parameter.RayParams = whole  # type: ignore[misc]
 
 
 def join_ray(address: str, log_level: str) -> None:
