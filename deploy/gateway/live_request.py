@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import aclosing
+from contextvars import Context
 from typing import Any, TypeVar
 
 from starlette.types import Receive
@@ -20,14 +21,15 @@ class ClientGone(Exception):  # noqa: N818
 
 
 class Farewells:
-    """Cancels on their way to the backend. They outlive the request whose client has gone."""
+    """Cancels on their way to the backend. They outlive the request whose client has gone, so each runs in a context of
+    its own: in the request's, Ray would see a child of the call it is about to cancel, and cancel the cancel too."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._tasks: set[asyncio.Task[None]] = set()
 
     def cancel(self, request_id: str) -> None:
-        task = asyncio.get_running_loop().create_task(self._cancel(request_id))
+        task = asyncio.get_running_loop().create_task(self._cancel(request_id), context=Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

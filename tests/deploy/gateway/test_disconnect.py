@@ -1,6 +1,7 @@
 """Clients that leave: their request is cancelled once, whenever it happens and however the answer was to be sent."""
 
 import asyncio
+from contextvars import ContextVar
 
 import pytest
 from fastapi import FastAPI
@@ -179,3 +180,20 @@ async def test_an_emoji_over_steps_comes_whole(app: FastAPI, backend: HandPlayed
     backend.send(finish=FinishReason.LENGTH)
     assert '"content":"\N{REPLACEMENT CHARACTER}"'.encode() in await call.next_piece()
     await settled(app, call)
+
+
+async def test_a_cancel_does_not_run_in_the_context_of_its_request(
+    app: FastAPI, backend: HandPlayedBackend, chat_body: Body, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call_id: ContextVar[str] = ContextVar("call_id", default="none")
+    seen: list[str] = []
+
+    async def note(request_id: str) -> None:
+        seen.append(call_id.get())
+
+    monkeypatch.setattr(backend, "cancel", note)
+    call_id.set("the call that is being cancelled")
+    call = OpenCall(app, CHAT, chat_body(stream=True))
+    call.hang_up()
+    await settled(app, call)
+    assert seen == ["none"]
