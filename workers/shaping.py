@@ -16,9 +16,9 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
-# How many of the likeliest tokens are sorted first when only a mass is asked for; grown eightfold until it holds the
-# mass.
-_FIRST_LOOK = 256
+# Bins of log-weight, 1/64 wide; the last one holds everything below exp(-32).
+_BINS_PER_UNIT = 64
+_NUM_BINS = 2048
 
 
 def adjust(logits: Float32, vocab: Span, params: SamplingParams, counts: TokenCounts | None) -> None:
@@ -40,60 +40,52 @@ def adjust(logits: Float32, vocab: Span, params: SamplingParams, counts: TokenCo
 
 
 def draw(logits: Float64, params: SamplingParams, uniform: float) -> int:
-    """The token drawn by `uniform` in [0, 1) from adjusted logits [vocabulary]; temperature must be positive."""
-    candidates, weights = _candidates(logits, params)
+    """The token drawn by `uniform` in [0, 1) from adjusted logits [vocabulary]; temperature must be positive.
+
+    Candidates stand in order of token id, and the draw inverts their cumulative weights.
+    """
+    tokens: Int64 | None = None  # all of them
+    values = logits
+    if 0 < params.top_k < len(logits):
+        tokens = likeliest(logits, params.top_k)
+        values = logits[tokens]
+    scaled = (values - values.max()) / params.temperature
+    weights = np.exp(scaled)
+    if params.top_p < 1:
+        kept = nucleus(scaled, weights, params.top_p)
+        tokens, weights = kept if tokens is None else tokens[kept], weights[kept]
+    if params.min_p > 0:
+        # The likeliest token's own weight is 1.
+        kept = np.flatnonzero(weights >= min(params.min_p, 1.0))
+        tokens, weights = kept if tokens is None else tokens[kept], weights[kept]
     cumulative = np.cumsum(weights)
     place = int(np.searchsorted(cumulative, uniform * cumulative[-1], side="right"))
     place = min(place, len(weights) - 1)
-    return place if candidates is None else int(candidates[place])
-
-
-def _candidates(logits: Float64, params: SamplingParams) -> tuple[Int64 | None, Float64]:
-    """Tokens that may be drawn, likeliest first, and their weights; None stands for all tokens in order of id."""
-    peak = logits.max()
-    if params.top_k > 0:
-        tokens = likeliest(logits, params.top_k)
-        weights = np.exp((logits[tokens] - peak) / params.temperature)
-        total = float(weights.sum())
-    else:
-        all_weights = np.exp((logits - peak) / params.temperature)
-        if params.top_p >= 1 and params.min_p <= 0:
-            return None, all_weights
-        total = float(all_weights.sum())
-        tokens = _holding_mass(logits, all_weights, params, total)
-        weights = all_weights[tokens]
-    if params.top_p < 1:
-        # The token that crosses the mass is the last to stay.
-        reached = int(np.searchsorted(np.cumsum(weights), params.top_p * total, side="left"))
-        tokens, weights = tokens[: reached + 1], weights[: reached + 1]
-    if params.min_p > 0:
-        # Weights are relative to the likeliest token, whose own is 1.
-        kept = max(int(np.count_nonzero(weights >= params.min_p)), 1)
-        tokens, weights = tokens[:kept], weights[:kept]
-    return tokens, weights
-
-
-def _holding_mass(logits: Float64, weights: Float64, params: SamplingParams, total: float) -> Int64:
-    """The likeliest tokens, sorted, at least as many as top-p and min-p can keep."""
-    look = _FIRST_LOOK
-    while look < len(logits):
-        tokens = likeliest(logits, look)
-        held = weights[tokens]
-        enough_mass = params.top_p < 1 and held.sum() >= params.top_p * total
-        if enough_mass or held[-1] < params.min_p:
-            return tokens
-        look *= 8
-    return likeliest(logits, len(logits))
+    return place if tokens is None else int(tokens[place])
 
 
 def likeliest(logits: Float64, count: int) -> Int64:
-    """The `count` tokens of largest logit in descending order; equal logits rank by lowest id."""
-    if count < len(logits):
-        bound = np.partition(logits, len(logits) - count)[len(logits) - count]
-        above = np.flatnonzero(logits > bound)
-        equal = np.flatnonzero(logits == bound)[: count - len(above)]
-        tokens = np.concatenate([above, equal])
-    else:
-        tokens = np.arange(len(logits))
-    order = np.lexsort((tokens, -logits[tokens]))
-    return tokens[order]
+    """The `count` tokens of largest logit, ascending by id; among equal logits the lowest ids are taken."""
+    bound = np.partition(logits, len(logits) - count)[len(logits) - count]
+    taken = logits > bound
+    taken[np.flatnonzero(logits == bound)[: count - np.count_nonzero(taken)]] = True
+    return np.flatnonzero(taken)
+
+
+def nucleus(scaled: Float64, weights: Float64, top_p: float) -> Int64:
+    """Places, ascending, of the fewest largest weights whose sum reaches `top_p` of the whole; the one that crosses
+    stays.
+
+    `scaled` are the weights' logarithms, the largest 0. Only the bin in which the sum crosses is sorted.
+    """
+    bins = np.minimum(scaled * -_BINS_PER_UNIT, _NUM_BINS - 1).astype(np.int64)
+    upto = np.cumsum(np.bincount(bins, weights=weights, minlength=_NUM_BINS))
+    wanted = top_p * upto[-1]
+    crossing = int(np.searchsorted(upto, wanted, side="left"))
+    before = upto[crossing - 1] if crossing else 0.0
+    edge = np.flatnonzero(bins == crossing)
+    edge = edge[np.argsort(-scaled[edge], kind="stable")]
+    reached = int(np.searchsorted(before + np.cumsum(weights[edge]), wanted, side="left"))
+    taken = bins < crossing
+    taken[edge[: reached + 1]] = True
+    return np.flatnonzero(taken)

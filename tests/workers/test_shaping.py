@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler.sampling import SamplingParams
 from workers.model.partition import Span
-from workers.shaping import adjust, draw, likeliest
+from workers.shaping import adjust, draw, likeliest, nucleus
 from workers.token_counts import TokenCounts
 
 Float64 = npt.NDArray[np.float64]
@@ -38,7 +38,7 @@ def naive_distribution(logits: Float64, params: SamplingParams) -> Float64:
 
 
 def drawn_distribution(logits: Float64, params: SamplingParams, num_draws: int = 4000) -> Float64:
-    """Frequencies over evenly spaced uniforms: the inverse CDF without chance."""
+    """Frequencies over evenly spaced uniforms: the inverse of the cumulative weights without chance."""
     counts = Counter(draw(logits, params, (number + 0.5) / num_draws) for number in range(num_draws))
     return np.array([counts[token] / num_draws for token in range(len(logits))])
 
@@ -88,9 +88,11 @@ def test_a_wide_nucleus_is_found_whatever_the_vocabulary(num_tokens: int) -> Non
     """Nearly flat logits: the nucleus holds far more tokens than are sorted at first."""
     logits = np.random.default_rng(1).normal(0, 0.01, num_tokens)
     params = SamplingParams(top_p=0.95)
-    support = np.count_nonzero(naive_distribution(logits, params))
-    last = draw(logits, params, 1 - 2**-53)
-    assert last == likeliest(logits, num_tokens)[support - 1]
+    support = np.flatnonzero(naive_distribution(logits, params))
+    weights = np.exp(logits - logits.max())
+    np.testing.assert_array_equal(nucleus(logits - logits.max(), weights, 0.95), support)
+    assert draw(logits, params, 0.0) == support[0]
+    assert draw(logits, params, 1 - 2**-53) == support[-1]
 
 
 def test_top_k_of_one_is_the_first_maximum() -> None:
@@ -100,8 +102,9 @@ def test_top_k_of_one_is_the_first_maximum() -> None:
 
 def test_equal_logits_at_the_bound_of_top_k_rank_by_lowest_id() -> None:
     logits = np.array([1.0, 2.0, 1.0, 1.0, 3.0])
-    assert likeliest(logits, 3).tolist() == [4, 1, 0]
-    assert likeliest(logits, 5).tolist() == [4, 1, 0, 2, 3]
+    assert likeliest(logits, 3).tolist() == [0, 1, 4]
+    assert likeliest(logits, 4).tolist() == [0, 1, 2, 4]
+    assert likeliest(logits, 5).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_the_largest_uniform_still_gives_a_token_of_some_weight() -> None:
