@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from workers.kernels.checks import MAX_HEAD_DIM
-from workers.kernels.compile import native_lanes, part
+from workers.kernels.compile import native_lanes, part, tile_part
 from workers.kernels.simd import (
     address,
     exp,
@@ -38,7 +38,7 @@ _SCORE_BLOCKS = 2 if native_lanes() == 16 else 1
 _MINUS_INFINITY = np.float32(-math.inf)
 # Of the stack, in bytes.
 _TILE_BYTES, _SCORE_BYTES = MAX_ROWS * MAX_HEAD_DIM * 4, MAX_ROWS * SPAN * 4
-_TOTALS_BYTES, _PEAKS_BYTES, _ADDRESSES_BYTES = MAX_ROWS * 64, MAX_ROWS * 4, (BLOCKS + 1) * 8
+_TOTALS_BYTES, _PEAKS_BYTES, _ADDRESSES_BYTES = MAX_ROWS * 64, MAX_ROWS * 4, BLOCKS * 8
 
 
 @part
@@ -91,34 +91,33 @@ def _write_rows(sums, totals, tile, head_dim, out):  # type: ignore[no-untyped-d
 
 def _make_find_blocks(element_bytes: int) -> Any:
     @part
-    def find_blocks(places, page_table, kv_head, start, count, keys, values):  # type: ignore[no-untyped-def]  # noqa: PLR0917
-        """Addresses of K and V of `count` blocks from slot `start` on; the last K twice, as partner of an odd block."""
+    def find_blocks(places, page_table, kv_head, start, last, keys, values):  # type: ignore[no-untyped-def]  # noqa: PLR0917
+        """Addresses of K and V of the span's blocks from slot `start` on; `last` stands for the blocks beyond it."""
         layer_at, page_stride, num_kv_heads, head_dim, page_size = places
         head_bytes = head_dim * page_size * element_bytes
-        for b in range(count):
-            slot = start + b * BLOCK
+        for b in range(BLOCKS):
+            slot = min(start + b * BLOCK, last)
             offset = slot % page_size
             base = layer_at + page_table[slot // page_size] * page_stride + kv_head * head_bytes
             store_i64(keys + b * 8, base + offset * element_bytes)
             store_i64(values + b * 8, base + num_kv_heads * head_bytes + offset * head_dim * element_bytes)
-        store_i64(keys + count * 8, load_i64(keys + (count - 1) * 8))
 
     return find_blocks
 
 
 def _make_score(encoding: str, element_bytes: int) -> Any:
-    shape = TileShape(_SCORE_BLOCKS, BLOCK // native_lanes(), encoding, native_lanes())
+    shape = TileShape(_SCORE_BLOCKS, BLOCK // native_lanes(), encoding, native_lanes(), prefetch_next=True)
     score_tile, most = make_tile(shape), shape.max_rows
 
-    @part
-    def score(rows, queries, places, keys, num_blocks, scores):  # type: ignore[no-untyped-def]  # noqa: PLR0917
+    @tile_part
+    def score(rows, queries, places, keys, ahead, num_blocks, scores):  # type: ignore[no-untyped-def]  # noqa: PLR0917
         head_dim, row_bytes = places[3], places[4] * element_bytes
         for b in range(0, num_blocks, _SCORE_BLOCKS):
             start, left = 0, (rows + most - 1) // most
             while left:
                 n = (rows - start) // left
                 a, c = queries + start * head_dim * 4, scores + (start * SPAN + b * BLOCK) * 4
-                score_tile(n, a, head_dim, keys + b * 8, head_dim, head_dim, c, SPAN, 0, row_bytes)
+                score_tile(n, a, head_dim, keys + b * 8, head_dim, head_dim, c, SPAN, 0, row_bytes, ahead + b * 8)
                 start += n
                 left -= 1
 
@@ -126,21 +125,22 @@ def _make_score(encoding: str, element_bytes: int) -> Any:
 
 
 def _make_add_columns(vectors: int, encoding: str, element_bytes: int) -> Any:
-    shape = TileShape(1, vectors, encoding, native_lanes())
+    shape = TileShape(1, vectors, encoding, native_lanes(), prefetch_next=True, row_limit=6)
     value_tile, most, num_columns = make_tile(shape), shape.max_rows, vectors * native_lanes()
 
-    @part
-    def add_columns(rows, scores, num_slots, values, sums, head_dim):  # type: ignore[no-untyped-def]  # noqa: PLR0917
+    @tile_part
+    def add_columns(rows, scores, num_slots, values, ahead, sums, head_dim):  # type: ignore[no-untyped-def]  # noqa: PLR0917
         """Add the weighted values of as many columns as one tile is wide, and move on to the next columns of V."""
         start, left = 0, (rows + most - 1) // most
         while left:
             n = (rows - start) // left
             a, c = scores + start * SPAN * 4, sums + start * head_dim * 4
-            value_tile(n, a, SPAN, values, BLOCK, num_slots, c, head_dim, 1, head_dim * element_bytes)
+            value_tile(n, a, SPAN, values, BLOCK, num_slots, c, head_dim, 1, head_dim * element_bytes, ahead)
             start += n
             left -= 1
         for b in range(BLOCKS):
             store_i64(values + b * 8, load_i64(values + b * 8) + num_columns * element_bytes)
+            store_i64(ahead + b * 8, load_i64(ahead + b * 8) + num_columns * element_bytes)
 
     return add_columns
 
@@ -157,15 +157,16 @@ def make_attend_tile(encoding: str, element_bytes: int) -> Any:
     wide_vectors = 4 if native_lanes() == 16 else narrow_vectors
     wide_columns = wide_vectors * native_lanes()
     add_wide = _make_add_columns(wide_vectors, encoding, element_bytes)
-    add_narrow = _make_add_columns(narrow_vectors, encoding, element_bytes)
+    add_narrow = _make_add_columns(narrow_vectors, encoding, element_bytes) if wide_columns > 16 else add_wide
 
-    @part
+    @tile_part
     def attend_tile(q, places, positions, page_table, tile, scale, out):  # type: ignore[no-untyped-def]  # noqa: PLR0917
         first_row, count, _head, heads, kv_head = tile
         head_dim, rows = places[3], count * heads
         queries, sums, scores = stack(_TILE_BYTES), stack(_TILE_BYTES), stack(_SCORE_BYTES)
         totals, peaks = stack(_TOTALS_BYTES), stack(_PEAKS_BYTES)
         keys, values = stack(_ADDRESSES_BYTES), stack(_ADDRESSES_BYTES)
+        next_keys, next_values = stack(_ADDRESSES_BYTES), stack(_ADDRESSES_BYTES)
         zeros = splat(np.float32(0))
         _load_queries(q, tile, scale, queries)
         for i in range(0, rows * head_dim, 16):
@@ -177,8 +178,10 @@ def make_attend_tile(encoding: str, element_bytes: int) -> Any:
         for start in range(0, end, SPAN):
             num_slots = min(SPAN, int(end - start))
             num_blocks = (num_slots + BLOCK - 1) // BLOCK
-            find_blocks(places, page_table, kv_head, start, num_blocks, keys, values)
-            score(rows, queries, places, keys, num_blocks, scores)
+            last = (end - 1) // BLOCK * BLOCK
+            find_blocks(places, page_table, kv_head, start, last, keys, values)
+            find_blocks(places, page_table, kv_head, start + SPAN, last, next_keys, next_values)
+            score(rows, queries, places, keys, next_keys, num_blocks, scores)
             for row in range(rows):
                 visible = positions[first_row + row // heads] + 1 - start
                 at, row_sums = scores + row * SPAN * 4, sums + row * head_dim * 4
@@ -188,9 +191,9 @@ def make_attend_tile(encoding: str, element_bytes: int) -> Any:
                     for i in range(0, SPAN, 16):
                         store(at + i * 4, zeros)
             for column in range(0, head_dim - head_dim % wide_columns, wide_columns):
-                add_wide(rows, scores, num_slots, values, sums + column * 4, head_dim)
+                add_wide(rows, scores, num_slots, values, next_values, sums + column * 4, head_dim)
             for column in range(head_dim - head_dim % wide_columns, head_dim, 16):
-                add_narrow(rows, scores, num_slots, values, sums + column * 4, head_dim)
+                add_narrow(rows, scores, num_slots, values, next_values, sums + column * 4, head_dim)
         _write_rows(sums, totals, tile, head_dim, out)
 
     return attend_tile

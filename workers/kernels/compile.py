@@ -50,6 +50,11 @@ def part(function: Callable[..., Any]) -> Any:
     return njit(nogil=True, error_model="numpy")(function)
 
 
+def tile_part(function: Callable[..., Any]) -> Any:
+    """A part that calls micro-kernels. Inlined before compilation: else LLVM would optimise them at every level of call."""
+    return njit(nogil=True, error_model="numpy", inline="always")(function)
+
+
 @functools.cache
 def native_lanes() -> int:
     """Floats in one vector register of the CPU that numba compiles for: 16 with AVX-512, else 8."""

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workers.kernels.checks import BF16, F32, KernelInputError, check
-from workers.kernels.compile import kernel, native_lanes, part
+from workers.kernels.compile import kernel, native_lanes, part, tile_part
 from workers.kernels.simd import address, load, load_first, stack, store_first, store_i64
 from workers.kernels.threads import run_split
 from workers.kernels.tile import TileShape, make_tile
@@ -88,7 +88,7 @@ def _make_kernel(element: str, encoding: str, element_bytes: int) -> Any:  # noq
     tall_tile, wide_tile = make_tile(tall), make_tile(wide)
     max_rows, wide_rows, tile_bytes = tall.max_rows, wide.max_rows, tall.max_rows * PANEL * 4
 
-    @part
+    @tile_part
     def few_rows(x, data_at, out, first, last):  # type: ignore[no-untyped-def]
         """Two panels at once for as many whole pairs as there are; returns the first panel left over."""
         num_rows, num_in = x.shape
@@ -99,11 +99,11 @@ def _make_kernel(element: str, encoding: str, element_bytes: int) -> Any:  # noq
             store_i64(panels, data_at + panel * num_in * row_bytes)
             store_i64(panels + 8, data_at + (panel + 1) * num_in * row_bytes)
             c = address(out) + panel * PANEL * 4
-            wide_tile(num_rows, address(x), num_in, panels, num_in, num_in, c, num_out, 0, 0)
+            wide_tile(num_rows, address(x), num_in, panels, num_in, num_in, c, num_out, 0, 0, 0)
             panel += 2
         return panel
 
-    @part
+    @tile_part
     def one_panel(panel_at, x, out, column, start, end):  # type: ignore[no-untyped-def]  # noqa: PLR0917
         """Rows [start, end) of PANEL columns (fewer at the right edge) from `column` on, in even tiles."""
         num_in, num_out = x.shape[1], out.shape[1]
@@ -114,9 +114,9 @@ def _make_kernel(element: str, encoding: str, element_bytes: int) -> Any:  # noq
             rows = (end - start) // tiles_left
             x_at, c = address(x) + start * num_in * 4, address(out) + (start * num_out + column) * 4
             if column + PANEL <= num_out:
-                tall_tile(rows, x_at, num_in, panels, num_in, num_in, c, num_out, 0, 0)
+                tall_tile(rows, x_at, num_in, panels, num_in, num_in, c, num_out, 0, 0, 0)
             else:
-                tall_tile(rows, x_at, num_in, panels, num_in, num_in, edge, PANEL, 0, 0)
+                tall_tile(rows, x_at, num_in, panels, num_in, num_in, edge, PANEL, 0, 0, 0)
                 _store_valid(edge, c, rows, num_out - column, num_out)
             start += rows
             tiles_left -= 1

@@ -10,7 +10,9 @@ B lies in blocks of columns at explicit addresses (weight panels, or pages): `bl
 reduction runs through `seg_len` steps in each set before it goes to the next set of addresses.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from llvmlite import ir
@@ -30,7 +32,9 @@ class TileShape:
     """One family of micro-kernels. `encoding` of B's elements: "f32"; "bf16"; or "pairs", where a 32-bit word holds the
     bf16 of column j in its low half and that of column j + lanes in its high half. `vectors` of `lanes` columns lie in
     each of `blocks` blocks. `row_bytes` is the distance between two k of a block, 0 if it is known only at run time.
-    `prefetch_bytes` is how far ahead of each block's loads memory is asked for, 0 for not at all.
+
+    Memory is asked for in advance `prefetch_bytes` beyond each block's loads (0: not at all), or, with `prefetch_next`,
+    at the place that the same k has in other blocks, those of the next call.
     """
 
     blocks: int
@@ -39,61 +43,85 @@ class TileShape:
     lanes: int
     row_bytes: int = 0
     prefetch_bytes: int = 0
+    prefetch_next: bool = False
+    row_limit: int = 12
 
     @property
     def max_rows(self) -> int:
         """Rows whose accumulators, with one row of B and one broadcast, fit the registers."""
-        registers, wide = (32, self.lanes // 16) if self.lanes >= 16 else (16, self.lanes // 8)
-        columns = self.blocks * self.vectors * wide
-        return max(1, min(12, (registers - 1) // columns - 1))
+        num_registers = 32 if self.lanes >= 16 else 16
+        rows = (num_registers - 1) // (self.blocks * self.vectors) - 1
+        return max(1, min(self.row_limit, rows))
+
+    @property
+    def name(self) -> str:
+        return "_".join(str(value) for value in astuple(self))
 
 
 class _TileWriter:
-    """Writes one function `(a, lda, b, seg_len, k, c, ldc, resume, row_bytes)`; see `make_tile` for the units."""
+    """Writes one function `(a, lda, b, seg_len, k, c, ldc, resume, row_bytes, ahead)`; see `make_tile` for the units.
+
+    Loop variables and accumulators are stack slots here; LLVM keeps them in registers.
+    """
 
     def __init__(self, function: ir.Function, rows: int, shape: TileShape) -> None:
-        self.rows, self.shape = rows, shape
-        self.vector = ir.VectorType(F32, shape.lanes)
-        self.words = ir.VectorType(I32, shape.lanes)
+        self.rows, self.shape, self.function = rows, shape, function
+        self.vector, self.words = ir.VectorType(F32, shape.lanes), ir.VectorType(I32, shape.lanes)
         self.fma = _declare(function.module, f"llvm.fma.v{shape.lanes}f32", self.vector, [self.vector] * 3)
-        self.function = function
-        self.builder = ir.IRBuilder(function.append_basic_block("entry"))
-        self.a, self.lda, self.b, self.seg_len, self.k, self.c, self.ldc, self.resume, row_bytes = function.args
+        builder = self.builder = ir.IRBuilder(function.append_basic_block("entry"))
+        self.a, self.lda, self.b, self.seg_len, self.k, self.c, self.ldc, self.resume, row_bytes, ahead = function.args
         self.row_bytes = ir.Constant(I64, shape.row_bytes) if shape.row_bytes else row_bytes
+        columns = shape.blocks * shape.vectors
+        self.acc = [[builder.alloca(self.vector) for _ in range(columns)] for _ in range(rows)]
+        self.a_bases = [builder.alloca(PTR) for _ in range(-(-rows // ROWS_PER_BASE))]
+        self.b_now = [builder.alloca(PTR) for _ in range(shape.blocks)]
+        self.ahead_now = [builder.alloca(PTR) for _ in range(shape.blocks if shape.prefetch_next else 0)]
+        self.left, self.steps_left = builder.alloca(I64), builder.alloca(I64)
+        self.lists = builder.alloca(PTR), builder.alloca(PTR)
+        for value, slot in zip((self.b, ahead), self.lists, strict=True):
+            builder.store(value, slot)
 
     def write(self) -> None:
-        builder, shape = self.builder, self.shape
-        columns = shape.blocks * shape.vectors
-        self.acc = [[builder.alloca(self.vector) for _ in range(columns)] for _ in range(self.rows)]
-        self.a_bases = [builder.alloca(PTR) for _ in range(-(-self.rows // ROWS_PER_BASE))]
-        self.b_now = [builder.alloca(PTR) for _ in range(shape.blocks)]
-        left, segment = builder.alloca(I64), builder.alloca(PTR)
+        builder = self.builder
         for i, base in enumerate(self.a_bases):
             offset = builder.mul(self.lda, ir.Constant(I64, ROWS_PER_BASE * i))
             builder.store(builder.gep(self.a, [offset], source_etype=F32), base)
         self._start_accumulators()
-        builder.store(self.k, left)
-        builder.store(self.b, segment)
-        head, body, done = (self.function.append_basic_block(name) for name in ("segments", "segment", "done"))
-        builder.branch(head)
-        builder.position_at_end(head)
-        builder.cbranch(builder.icmp_signed(">", builder.load(left, typ=I64), ir.Constant(I64, 0)), body, done)
-        builder.position_at_end(body)
-        remaining = builder.load(left, typ=I64)
-        steps = builder.select(builder.icmp_signed("<", remaining, self.seg_len), remaining, self.seg_len)
-        builder.store(builder.sub(remaining, steps), left)
+        builder.store(self.k, self.left)
+        with self._while_positive(self.left):
+            remaining = builder.load(self.left, typ=I64)
+            steps = builder.select(builder.icmp_signed("<", remaining, self.seg_len), remaining, self.seg_len)
+            builder.store(builder.sub(remaining, steps), self.left)
+            self._next_blocks(self.lists[0], self.b_now)
+            self._next_blocks(self.lists[1], self.ahead_now)
+            whole = builder.udiv(steps, ir.Constant(I64, UNROLL))
+            self._steps(whole, UNROLL)
+            self._steps(builder.sub(steps, builder.mul(whole, ir.Constant(I64, UNROLL))), 1)
+        for r, row in enumerate(self.acc):
+            for column, slot in enumerate(row):
+                builder.store(builder.load(slot, typ=self.vector), self._c_address(r, column), align=4)
+        builder.ret_void()
+
+    @contextmanager
+    def _while_positive(self, counter: ir.Value) -> Iterator[None]:
+        head, body, done = (self.function.append_basic_block(name) for name in ("head", "body", "done"))
+        self.builder.branch(head)
+        self.builder.position_at_end(head)
+        more = self.builder.icmp_signed(">", self.builder.load(counter, typ=I64), ir.Constant(I64, 0))
+        self.builder.cbranch(more, body, done)
+        self.builder.position_at_end(body)
+        yield
+        self.builder.branch(head)
+        self.builder.position_at_end(done)
+
+    def _next_blocks(self, segment: ir.Value, slots: list[ir.Value]) -> None:
+        """Take one address for each slot from the list, and leave the list behind them."""
+        builder = self.builder
         addresses = builder.load(segment, typ=PTR)
-        for block, slot in enumerate(self.b_now):
+        for block, slot in enumerate(slots):
             where = builder.gep(addresses, [ir.Constant(I64, block)], source_etype=I64)
             builder.store(builder.inttoptr(builder.load(where, typ=I64), PTR), slot)
-        builder.store(builder.gep(addresses, [ir.Constant(I64, shape.blocks)], source_etype=I64), segment)
-        whole = builder.udiv(steps, ir.Constant(I64, UNROLL))
-        self._loop(whole, UNROLL)
-        self._loop(builder.sub(steps, builder.mul(whole, ir.Constant(I64, UNROLL))), 1)
-        builder.branch(head)
-        builder.position_at_end(done)
-        self._store_accumulators()
-        builder.ret_void()
+        builder.store(builder.gep(addresses, [ir.Constant(I64, len(slots))], source_etype=I64), segment)
 
     def _c_address(self, row: int, column: int) -> ir.Value:
         offset = self.builder.mul(self.ldc, ir.Constant(I64, row))
@@ -116,38 +144,25 @@ class _TileWriter:
         builder.branch(ready)
         builder.position_at_end(ready)
 
-    def _store_accumulators(self) -> None:
-        for r, row in enumerate(self.acc):
-            for column, slot in enumerate(row):
-                self.builder.store(self.builder.load(slot, typ=self.vector), self._c_address(r, column), align=4)
-
-    def _loop(self, count: ir.Value, unroll: int) -> None:
+    def _steps(self, count: ir.Value, unroll: int) -> None:
         builder = self.builder
-        counter = ir.IRBuilder(self.function.entry_basic_block)
-        counter.position_at_start(self.function.entry_basic_block)
-        left = counter.alloca(I64)
-        builder.store(count, left)
-        head, body, done = (self.function.append_basic_block(f"{name}{unroll}") for name in ("head", "body", "end"))
-        builder.branch(head)
-        builder.position_at_end(head)
-        builder.cbranch(builder.icmp_signed(">", builder.load(left, typ=I64), ir.Constant(I64, 0)), body, done)
-        builder.position_at_end(body)
-        a_bases = [builder.load(slot, typ=PTR) for slot in self.a_bases]
-        b_now = [builder.load(slot, typ=PTR) for slot in self.b_now]
-        for step in range(unroll):
-            b_now = self._step(a_bases, b_now, step)
-        for slot, base in zip(self.a_bases, a_bases, strict=True):
-            builder.store(builder.gep(base, [ir.Constant(I64, unroll)], source_etype=F32), slot)
-        for slot, pointer in zip(self.b_now, b_now, strict=True):
-            builder.store(pointer, slot)
-        builder.store(builder.sub(builder.load(left, typ=I64), ir.Constant(I64, 1)), left)
-        builder.branch(head)
-        builder.position_at_end(done)
+        builder.store(count, self.steps_left)
+        with self._while_positive(self.steps_left):
+            a_bases = [builder.load(slot, typ=PTR) for slot in self.a_bases]
+            for step in range(unroll):
+                self._step(a_bases, step)
+            for slot, base in zip(self.a_bases, a_bases, strict=True):
+                builder.store(builder.gep(base, [ir.Constant(I64, unroll)], source_etype=F32), slot)
+            left = builder.sub(builder.load(self.steps_left, typ=I64), ir.Constant(I64, 1))
+            builder.store(left, self.steps_left)
 
-    def _step(self, a_bases: list[ir.Value], b_now: list[ir.Value], step: int) -> list[ir.Value]:
-        """One k: load the row of B, broadcast each row's a, multiply and add. Returns B's next addresses."""
+    def _step(self, a_bases: list[ir.Value], step: int) -> None:
+        """One k: load the row of B, broadcast each row's a, multiply and add; move B's addresses on."""
         builder = self.builder
-        b_row = [vector for pointer in b_now for vector in self._load_b(pointer)]
+        b_row = [vector for slot in self.b_now for vector in self._load_b(builder.load(slot, typ=PTR))]
+        for slot in self.ahead_now:
+            element_bytes = 4 if self.shape.encoding == "f32" else 2
+            self._prefetch(builder.load(slot, typ=PTR), self.shape.vectors * self.shape.lanes * element_bytes, 2)
         for r in range(self.rows):
             offset = builder.mul(self.lda, ir.Constant(I64, r % ROWS_PER_BASE))
             row = builder.gep(a_bases[r // ROWS_PER_BASE], [offset], source_etype=F32)
@@ -155,7 +170,8 @@ class _TileWriter:
             a = self._splat(a)
             for slot, b in zip(self.acc[r], b_row, strict=True):
                 builder.store(builder.call(self.fma, [a, b, builder.load(slot, typ=self.vector)]), slot)
-        return [builder.gep(pointer, [self.row_bytes], source_etype=BYTE) for pointer in b_now]
+        for slot in self.b_now + self.ahead_now:
+            builder.store(builder.gep(builder.load(slot, typ=PTR), [self.row_bytes], source_etype=BYTE), slot)
 
     def _splat(self, scalar: ir.Value) -> ir.Value:
         undefined = ir.Constant(self.vector, ir.Undefined)
@@ -166,7 +182,8 @@ class _TileWriter:
         """One k of one block as `vectors` float vectors. bf16 is the high half of a float: widening is a shift."""
         builder, shape = self.builder, self.shape
         if shape.prefetch_bytes:
-            self._prefetch(pointer)
+            ahead = builder.gep(pointer, [ir.Constant(I64, shape.prefetch_bytes)], source_etype=BYTE)
+            self._prefetch(ahead, shape.row_bytes, 3)
         shift = ir.Constant(self.words, [16] * shape.lanes)
         vectors = []
         if shape.encoding == "pairs":
@@ -187,13 +204,12 @@ class _TileWriter:
                 vectors.append(builder.load(where, align=4, typ=self.vector))
         return vectors
 
-    def _prefetch(self, pointer: ir.Value) -> None:
-        """Ask for every cache line of the row of B that lies `prefetch_bytes` ahead."""
+    def _prefetch(self, start: ir.Value, num_bytes: int, level: int) -> None:
+        """Ask for the cache lines of [start, start + num_bytes); level 3 is the first cache, 2 the second."""
         prefetch = _declare(self.function.module, "llvm.prefetch.p0", ir.VoidType(), [PTR, I32, I32, I32])
-        for line in range(max(1, self.shape.row_bytes // 64)):
-            offset = ir.Constant(I64, self.shape.prefetch_bytes + 64 * line)
-            ahead = self.builder.gep(pointer, [offset], source_etype=BYTE)
-            self.builder.call(prefetch, [ahead, *(ir.Constant(I32, flag) for flag in (0, 3, 1))])
+        for offset in range(0, num_bytes, 64):
+            line = self.builder.gep(start, [ir.Constant(I64, offset)], source_etype=BYTE)
+            self.builder.call(prefetch, [line, *(ir.Constant(I32, flag) for flag in (0, level, 1))])
 
 
 def _declare(module: ir.Module, name: str, result: ir.Type, arguments: list[ir.Type]) -> ir.Function:
@@ -202,35 +218,33 @@ def _declare(module: ir.Module, name: str, result: ir.Type, arguments: list[ir.T
 
 
 def _tile_function(module: ir.Module, rows: int, shape: TileShape) -> ir.Function:
-    name = (
-        f"parkade_tile_{rows}x{shape.blocks}x{shape.vectors}x{shape.lanes}_{shape.encoding}"
-        f"_{shape.row_bytes}_{shape.prefetch_bytes}"
-    )
+    name = f"parkade_tile_{rows}_{shape.name}"
     function = module.globals.get(name)
     if function is None:
-        arguments = [PTR, I64, PTR, I64, I64, PTR, I64, I64, I64]
+        arguments = [PTR, I64, PTR, I64, I64, PTR, I64, I64, I64, PTR]
         function = ir.Function(module, ir.FunctionType(ir.VoidType(), arguments), name)
         function.linkage = "internal"
         function.attributes.add("noinline")
         function.attributes.add("nounwind")
-        for pointer in (0, 2, 5):
+        for pointer in (0, 2, 5, 9):
             function.args[pointer].add_attribute("noalias")
         _TileWriter(function, rows, shape).write()
     return function
 
 
 def make_tile(shape: TileShape) -> Any:
-    """An intrinsic `tile(rows, a, lda, b, seg_len, k, c, ldc, resume, row_bytes)` for 1 <= rows <= shape.max_rows.
+    """An intrinsic `tile(rows, a, lda, b, seg_len, k, c, ldc, resume, row_bytes, ahead)`, 1 <= rows <= shape.max_rows.
 
     a, b, c: addresses; a and c of float32, lda and ldc in floats between rows; b of int64 block addresses,
     `shape.blocks` for every `seg_len` steps of k. resume: 0 starts the sums at zero, else they go on from c. row_bytes:
-    bytes between two k of a block, unused where the shape knows it.
+    bytes between two k of a block, unused where the shape knows it. ahead: a list like b of blocks to prefetch, unused
+    without `prefetch_next`.
     """
 
-    @emits(types.void, *[types.int64] * 10)
+    @emits(types.void, *[types.int64] * 11)
     def tile(builder: ir.IRBuilder, *values: ir.Value) -> None:
-        rows, a, lda, b, seg_len, k, c, ldc, resume, row_bytes = values
-        a, b, c = (builder.inttoptr(where, PTR) for where in (a, b, c))
+        rows, a, lda, b, seg_len, k, c, ldc, resume, row_bytes, ahead = values
+        a, b, c, ahead = (builder.inttoptr(where, PTR) for where in (a, b, c, ahead))
         impossible, end = builder.append_basic_block("impossible"), builder.append_basic_block("end")
         choice = builder.switch(rows, impossible)
         for count in range(1, shape.max_rows + 1):
@@ -238,7 +252,7 @@ def make_tile(shape: TileShape) -> Any:
             block = builder.append_basic_block(f"rows{count}")
             choice.add_case(ir.Constant(I64, count), block)
             builder.position_at_end(block)
-            builder.call(function, [a, lda, b, seg_len, k, c, ldc, resume, row_bytes])
+            builder.call(function, [a, lda, b, seg_len, k, c, ldc, resume, row_bytes, ahead])
             builder.branch(end)
         builder.position_at_end(impossible)
         builder.unreachable()
