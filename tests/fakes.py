@@ -217,7 +217,11 @@ class FakeExecutor:
     def answer(self) -> None:
         """Answer the oldest plan."""
         if self._due:
-            self._due.popleft().set_result(self.ranks.answer())
+            self.answer_with(self.ranks.answer())
+
+    def answer_with(self, result: StepResult) -> None:
+        """Answer the oldest plan with this, right or wrong."""
+        self._due.popleft().set_result(result)
 
     def fail(self, failure: str) -> None:
         """Lose the ranks: everything due and everything to come fails."""

@@ -8,7 +8,7 @@ because of what a client sent.
 import logging
 from collections import deque
 
-from kv import PageTable, pages_for
+from kv import KVError, PageTable, pages_for
 from scheduler.engine.commands import CommandLine
 from scheduler.engine.config import EngineConfig
 from scheduler.engine.draft import Draft
@@ -259,10 +259,13 @@ class EngineCore:
             for seq in (*flight.computing, *flight.parking, *flight.restoring):
                 seq.num_flights -= 1
         for seq in list(self._roster.by_request.values()):
-            if seq.state is State.ENDED:
-                self._exits.settle(seq)
-            else:
-                self._exits.end(seq, FinishReason.ERROR, now, error=error)
+            try:
+                if seq.state is State.ENDED:
+                    self._exits.settle(seq)
+                else:
+                    self._exits.end(seq, FinishReason.ERROR, now, error=error)
+            except KVError:  # a fault may have left its books open; the others must hear of their end all the same
+                logger.exception("what %s held could not be given back", seq.request_id)
         self._exits.take_finished()  # there is nobody left to tell
         self._stall.clear()
         self.carry_out(now)

@@ -154,7 +154,8 @@ class EngineLoop:
         self.failure = failure
         self._core.fail_all(failure, self._now())
         for answer in self._answers:
-            answer.cancel()
+            if isinstance(answer, asyncio.Task):  # a bare future is the executor's, to be settled by it
+                answer.cancel()
         self._answers.clear()
         for probe in self._probes:
             if not probe.done():

@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
-from scheduler.engine import EngineConfig, EngineCore
+from scheduler.engine import EngineConfig, EngineCore, PlanMismatch
 from scheduler.engine.loop import EngineLoop
 from scheduler.executor import ExecutorFailed
 from scheduler.messages import Admit, Cancel, EngineEvent, Finished, FinishReason, Pressure, TokenEvent
+from scheduler.plan import StepResult
 from tests.fakes import FakeExecutor, FakeRanks, solo_run
 from tests.scheduler.engine.rig import submission
 
@@ -185,6 +186,21 @@ async def test_lost_ranks_fail_every_request_with_the_reason_and_later_ones_too(
         (name, FinishReason.ERROR, error) for name in "abc"
     ]
     assert finished[1].load.pages_free == 16
+
+
+async def test_an_answer_that_fits_no_plan_ends_the_loop_and_every_request(held: Stand) -> None:
+    held.loop.post(Admit(number=1, submission=submission("a", max_tokens=9)))
+    await held.until_due(2)
+    held.executor.answer_with(StepResult(step=7))
+    with pytest.raises(PlanMismatch, match="answered step 7; the oldest plan in flight is 0"):
+        await held.task
+    finished = await held.until_finished("a")
+    assert finished.reason is FinishReason.ERROR and finished.load.pages_free == 16
+    assert (
+        held.said[-1].error
+        == held.loop.failure
+        == ("the engine has a fault: the ranks answered step 7; the oldest plan in flight is 0")
+    )
 
 
 async def test_a_stop_lets_what_is_in_flight_land_and_ends_the_rest(held: Stand) -> None:
