@@ -12,6 +12,9 @@ _RAY = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",  # Ray's default of 15 starves ranks beside any other program
     "RAY_SERVE_LOG_TO_STDERR": "0",
+    # Serve ends and restarts a proxy that is not ready within 5 s, for ever on a machine that is busy loading a model.
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
+    "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "60",
     # A metrics page that Ray would open to every network, on a fixed port that another Ray may want: no port, no page.
     "DASHBOARD_METRIC_PORT": "-1",
 }
