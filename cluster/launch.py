@@ -56,7 +56,7 @@ class ClusterHandle:
 
     def stop(self) -> None:
         """End engines, ranks, placement and admission. Idempotent."""
-        if self._stopped:
+        if self._stopped or not ray.is_initialized():
             return
         self._stopped = True
         stops = [engine.stop.remote() for engine in self._engines]

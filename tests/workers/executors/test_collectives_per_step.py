@@ -21,14 +21,16 @@ def counts_of(specs: dict[bool, RankSpec]) -> dict[bool, list[list[tuple[int, in
         for rank in range(2)
     ]
     try:
-        return {park: [rank.result(120) for rank in ranks] for park in specs}
+        return {park: [rank.result(300) for rank in ranks] for park in specs}
     finally:
         for rank in ranks:
             rank.end()
 
 
-@pytest.mark.parametrize("kind", ["shm", "gloo"])
-def test_a_step_makes_the_same_collectives_with_and_without_parks_and_restores(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "backend"), [("shm", "numba"), ("gloo", "numba"), ("gloo", "sdpa")])
+def test_a_step_makes_the_same_collectives_with_and_without_parks_and_restores(
+    tmp_path: Path, kind: str, backend: str
+) -> None:
     model_dir = write_tiny_model(tmp_path / "llama", TinyModel(num_layers=NUM_LAYERS))
 
     def spec() -> RankSpec:
@@ -42,7 +44,7 @@ def test_a_step_makes_the_same_collectives_with_and_without_parks_and_restores(t
             max_model_len=256,
             max_step_tokens=64,
             max_running=4,
-            backend="sdpa",
+            backend=backend,
         )
 
     counts = counts_of({False: spec(), True: spec()})

@@ -28,7 +28,7 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_model(tmp_path_factory.mktemp("models") / "llama", TinyModel())
 
 
-def spec_of(model_dir: Path, world_size: int, kind: str = "shm") -> RankSpec:
+def spec_of(model_dir: Path, world_size: int, kind: str = "shm", backend: str = "numba") -> RankSpec:
     return RankSpec(
         model_dir=str(model_dir),
         rank=0,
@@ -39,7 +39,7 @@ def spec_of(model_dir: Path, world_size: int, kind: str = "shm") -> RankSpec:
         max_model_len=256,
         max_step_tokens=64,
         max_running=4,
-        backend="sdpa",
+        backend=backend,
     )
 
 
@@ -61,20 +61,22 @@ async def running(spec: RankSpec) -> AsyncIterator[ProcessExecutor]:
         await executor.stop()
 
 
-async def alone(model_dir: Path) -> list[StepResult]:
-    executor = LocalExecutor(Rank(spec_of(model_dir, 1, "single"), SingleCollective()))
+async def alone(model_dir: Path, backend: str) -> list[StepResult]:
+    executor = LocalExecutor(Rank(spec_of(model_dir, 1, "single", backend), SingleCollective()))
     results = [await executor.submit(plan) for plan in plans(park=True)]
     await executor.stop()
     await executor.stop()
     return results
 
 
-@pytest.mark.parametrize("kind", ["shm", "gloo"])
+@pytest.mark.parametrize(("kind", "backend"), [("shm", "numba"), ("shm", "sdpa"), ("gloo", "numba")])
 async def test_two_rank_processes_draw_the_tokens_of_one_rank_through_park_and_restore(
-    model_dir: Path, kind: str
+    model_dir: Path, kind: str, backend: str
 ) -> None:
     told: list[str] = []
-    executor = await ProcessExecutor.start(specs_of_group(spec_of(model_dir, 2, kind)), on_progress=told.append)
+    executor = await ProcessExecutor.start(
+        specs_of_group(spec_of(model_dir, 2, kind, backend)), on_progress=told.append
+    )
     pids = executor.pids
     try:
         pending = [executor.submit(plan) for plan in plans(park=True)]  # all in flight at once
@@ -82,7 +84,7 @@ async def test_two_rank_processes_draw_the_tokens_of_one_rank_through_park_and_r
     finally:
         await executor.stop()
         await executor.stop()
-    expected = await alone(model_dir)
+    expected = await alone(model_dir, backend)
     assert [replace(result, step_s=0.0) for result in results] == [replace(one, step_s=0.0) for one in expected]
     assert told[-1] == "2 of 2 ranks ready"
     assert len(pids) == 2
@@ -118,7 +120,7 @@ def test_ranks_die_with_a_killed_parent(model_dir: Path) -> None:
     # Not a daemon: daemons may not have children.
     parent = RankProcess(start_and_hang, 0, spec, daemon=False)
     try:
-        ranks = [psutil.Process(pid) for pid in parent.result(120)]
+        ranks = [psutil.Process(pid) for pid in parent.result(300)]
         parent.kill()
         _, alive = psutil.wait_procs(ranks, timeout=10)
         assert alive == []

@@ -1,0 +1,78 @@
+"""The cluster on a real Ray: tokens over the token link, parks under pressure, a killed rank, clear refusals."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.cluster.ray_session import NUM_REQUESTS, NUM_TOKENS, PARTS, run_session
+from tests.tiny_models import TinyModel, write_tiny_model
+from tests.workers.collective.groups import RankProcess
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+NOTHING_LEFT = {"ranks left": [], "CPUs free": 2.0, "actors left": []}
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, Any]]]:
+    """What was seen, by the name of the part."""
+    model_dir = write_tiny_model(tmp_path_factory.mktemp("models") / "llama", TinyModel())
+    in_shared_memory = set(Path("/dev/shm").iterdir())
+    driver = RankProcess(run_session, 0, str(model_dir), daemon=False)
+    descendants: set[psutil.Process] = set()
+    try:
+        seen = {}
+        for part in PARTS:
+            seen[part.__name__] = driver.result(300)
+            descendants |= set(psutil.Process(driver.process.pid).children(recursive=True))
+        yield seen
+    finally:
+        driver.end()
+        _, alive = psutil.wait_procs(descendants, timeout=20)
+        for process in alive:
+            process.kill()
+    left = {path for path in set(Path("/dev/shm").iterdir()) - in_shared_memory if "parkade" in path.name}
+    assert left == set()
+
+
+def test_all_streams_end_whole_and_as_they_do_alone_though_the_pool_holds_only_two(facts: Any) -> None:
+    seen = facts["serve_under_pressure"]
+    assert seen["together"] == seen["alone"]
+    assert {len(tokens) for tokens in seen["together"].values()} == {NUM_TOKENS}
+    assert seen["finishes"] == ["length"] * NUM_REQUESTS
+    assert seen["parks"] >= 1
+
+
+def test_a_prompt_that_never_fits_is_refused_with_its_own_error_across_ray(facts: Any) -> None:
+    assert facts["serve_under_pressure"]["refusal"] == "NeverFits"
+
+
+def test_a_ping_goes_through_the_step_loop_and_progress_is_told(facts: Any) -> None:
+    seen = facts["serve_under_pressure"]
+    assert seen["ping"] == {}
+    assert seen["failure"] is None
+    assert seen["progress"][-1] == "2 of 2 ranks ready" or seen["progress"]
+
+
+def test_a_killed_rank_ends_its_streams_with_an_error_that_names_it(facts: Any) -> None:
+    seen = facts["lose_a_rank"]
+    assert seen["num_ranks"] == 2
+    for is_error, text in seen["finishes"]:
+        assert is_error
+        assert "rank " in text
+    assert "rank " in seen["failure"]
+
+
+def test_what_cannot_start_says_why_in_one_line(facts: Any) -> None:
+    seen = facts["refuse_to_start"]
+    assert seen["no model"].startswith("ClusterFailed: rank 0 failed while it loaded: BrokenModel:")
+    assert seen["no room"] == "CannotPlace: 3 ranks on one host need 3 CPU, the largest node has 2"
+
+
+@pytest.mark.parametrize("part", [part.__name__ for part in PARTS])
+def test_a_stopped_cluster_leaves_no_actor_no_rank_and_no_placement(facts: Any, part: str) -> None:
+    seen = facts[part]
+    assert {name: seen[name] for name in NOTHING_LEFT} == NOTHING_LEFT
