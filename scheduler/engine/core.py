@@ -8,7 +8,7 @@ because of what a client sent.
 import logging
 from collections import deque
 
-from kv import KVError, PageTable, pages_for
+from kv import KVError
 from scheduler.engine.commands import CommandLine
 from scheduler.engine.config import EngineConfig
 from scheduler.engine.draft import Draft
@@ -17,22 +17,21 @@ from scheduler.engine.exits import Exits
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.parking import Parking
 from scheduler.engine.planner import StepPlanner
-from scheduler.engine.pressure import REASK_S, STALL_PATIENCE_S, PressureGauge, StallWatch, pool_is_full
+from scheduler.engine.pressure import REASK_S, PressureGauge
+from scheduler.engine.reception import Reception
 from scheduler.engine.room import Room
 from scheduler.engine.roster import Roster
-from scheduler.engine.sequence import Sequence, State
+from scheduler.engine.sequence import State
+from scheduler.engine.stall import STALL_PATIENCE_S, StallWatch
 from scheduler.messages import (
     Admit,
     Command,
-    Deferred,
     EngineEvent,
     Fail,
-    Finished,
     FinishReason,
     GroupLoad,
     Park,
     Restore,
-    Submission,
     TokenEvent,
 )
 from scheduler.plan import StepPlan, StepResult
@@ -49,6 +48,7 @@ class EngineCore:
         self._roster = Roster(config)
         self._outbox = Outbox(self._roster, self._commands)
         self._room = Room(self._roster)
+        self._reception = Reception(self._roster, self._room, self._outbox)
         self._parking = Parking(self._roster, self._room, self._outbox)
         self._exits = Exits(self._roster, self._parking, self._outbox)
         self._planner = StepPlanner(self._roster, self._room)
@@ -56,7 +56,6 @@ class EngineCore:
         self._stall = StallWatch(self._roster, self._parking)
         self._flights: deque[Draft] = deque()
         self._next_step = 0
-        self._next_seq_id = 0
         self._failure: str | None = None
 
     # ---- what there is to know
@@ -99,7 +98,7 @@ class EngineCore:
         """Obey every command that is due. An unknown or ended request makes a command an empty one."""
         while (command := self._commands.take()) is not None:
             if isinstance(command, Admit):
-                self._admit(command.submission)
+                self._reception.admit(command.submission, self._failure)
                 continue
             seq = self._roster.by_request.get(command.request_id)
             if seq is None or seq.state is State.ENDED:
@@ -112,49 +111,6 @@ class EngineCore:
                 self._exits.end(seq, FinishReason.ERROR, now, error=command.error)
             else:
                 self._exits.end(seq, FinishReason.CANCELLED, now)
-
-    def _admit(self, submission: Submission) -> None:
-        if submission.request_id in self._roster.by_request:
-            logger.warning("request %s is already here; its second admission is dropped", submission.request_id)
-            return
-        seq = self._sequence(submission)
-        seq.error = self._failure or self._never_fits(submission)
-        if seq.error is not None or submission.stop.max_tokens < 1:
-            seq.finish = FinishReason.LENGTH if seq.error is None else FinishReason.ERROR
-            self._outbox.say(seq, finish=seq.finish)
-            self._outbox.report(Finished, request_id=seq.request_id, reason=seq.finish, error=seq.error)
-        elif self._room.fits(seq):
-            self._next_seq_id += 1
-            self._roster.enter(seq)
-        else:
-            self._outbox.report(Deferred, request_id=seq.request_id)
-
-    def _sequence(self, submission: Submission) -> Sequence:
-        config = self.config
-        num_prompt = len(submission.prompt_tokens)
-        # The last token needs no page: nothing comes after it. Hence the pool holds one token more than it has slots.
-        limit = min(num_prompt + submission.stop.max_tokens, config.max_model_len, config.pool_tokens + 1)
-        return Sequence(
-            seq_id=self._next_seq_id,
-            submission=submission,
-            limit=limit,
-            max_pages=pages_for(limit - 1, config.page_size),
-            table=PageTable(config.page_size),
-            num_tokens=num_prompt,
-            stop_ids=frozenset(() if submission.stop.ignore_eos else submission.stop.stop_token_ids),
-        )
-
-    def _never_fits(self, submission: Submission) -> str | None:
-        num_prompt = len(submission.prompt_tokens)
-        if num_prompt == 0:
-            return "the prompt is empty; at least 1 token is needed"
-        if num_prompt >= self.config.max_model_len:
-            return (
-                f"the prompt has {num_prompt} tokens; the limit is {self.config.max_model_len} with 1 generated token"
-            )
-        if num_prompt > self.config.pool_tokens:
-            return f"the prompt has {num_prompt} tokens; the KV pool holds {self.config.pool_tokens}"
-        return None
 
     # ---- steps
 
@@ -194,20 +150,11 @@ class EngineCore:
 
     def _overflow(self, draft: Draft, now: float) -> bool:
         """Somebody found no page: end one if nothing else can help. True when one was ended."""
-        roster = self._roster
-        if not self.config.park:
-            if roster.num_leaving > 0:
-                return False
-            seq = draft.stalled[0]
-            text = pool_is_full(roster, seq, "and parking is off")
-        else:
-            if self._flights or not draft.is_empty:
-                return False
-            verdict = self._stall.victim(now)
-            if verdict is None:
-                return False
-            seq, text = verdict
-        self._exits.end(seq, FinishReason.ERROR, now, error=text)
+        verdict = self._stall.verdict(draft, now, moves=bool(self._flights) or not draft.is_empty)
+        if verdict is None:
+            return False
+        seq, error = verdict
+        self._exits.end(seq, FinishReason.ERROR, now, error=error)
         return True
 
     def apply(self, result: StepResult, now: float) -> None:

@@ -1,19 +1,15 @@
-"""When to ask admission for room, and when waiting for its answer is over.
-
-Asked once, and again when more is missing or after a while: a lost answer can't hang the group. When no resident can
-run and nothing is in flight, only an answer or a clock can help; `StallWatch` says when neither will.
+"""When to ask admission for room: once, and again when more is missing or after a while, so that a lost answer can't
+hang the group.
 """
 
 from scheduler.engine.outbox import Outbox
-from scheduler.engine.parking import Parking
 from scheduler.engine.room import Room
 from scheduler.engine.roster import Roster
-from scheduler.engine.sequence import Sequence, State
+from scheduler.engine.sequence import State
 from scheduler.messages import Pressure
 
 REASK_STEPS = 32
 REASK_S = 1.0
-STALL_PATIENCE_S = 10.0
 
 
 class PressureGauge:
@@ -45,47 +41,3 @@ class PressureGauge:
         ):
             self.asked_at, self._asked_step, self._asked_shortfall = now, step, shortfall
             self._outbox.report(Pressure, shortfall=shortfall)
-
-
-class StallWatch:
-    """`since`: when every runnable sequence began to wait for a page with nothing in flight; None while steps go on."""
-
-    def __init__(self, roster: Roster, parking: Parking) -> None:
-        self._roster = roster
-        self._parking = parking
-        self.since: float | None = None
-
-    def clear(self) -> None:
-        """A step computes something."""
-        self.since = None
-        if self._parking.refused:
-            self._parking.refused.clear()
-
-    def victim(self, now: float) -> tuple[Sequence, str] | None:
-        """The newest page holder and the text for its client if no park can be hoped for; None: wait on."""
-        if self.since is None:
-            self.since = now
-        arena = self._roster.arena
-        if not any(self._can_park(seq) for seq in self._roster.running):
-            why = f"and the host RAM budget of {arena.num_total} pages is full ({arena.num_free} are free)"
-            if any(seq.table.num_pages <= arena.num_free for seq in self._roster.running if seq.table.num_pages):
-                why = "and copies to host RAM fail"
-        elif now >= self.since + STALL_PATIENCE_S:
-            why = f"and no request was parked within {STALL_PATIENCE_S:g} s"
-        else:
-            return None
-        seq = self._roster.newest(lambda one: one.table.num_pages > 0)
-        return None if seq is None else (seq, pool_is_full(self._roster, seq, why))
-
-    def _can_park(self, seq: Sequence) -> bool:
-        """Whether parking `seq` is possible and would free something."""
-        return 0 < seq.table.num_pages <= self._roster.arena.num_free and seq.seq_id not in self._parking.refused
-
-
-def pool_is_full(roster: Roster, seq: Sequence, why: str) -> str:
-    """What a client reads whose request found no page."""
-    config = roster.config
-    return (
-        f"the KV pool of {config.pool_tokens} tokens is full: this request holds {seq.table.num_pages} of its "
-        f"{config.num_pages} pages and needs another, {why}"
-    )
