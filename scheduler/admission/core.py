@@ -77,7 +77,8 @@ class AdmissionCore:
         self._arrivals += 1
         self._books.records[record.request_id] = record
         self._books.queue.add(record)
-        return place_all(self._books, now)
+        # Behind another it changes nothing: the head has been tried at the last event.
+        return place_all(self._books, now) if self._books.queue.first(now) is record else []
 
     def cancel(self, request_id: str, now: float) -> list[Addressed]:
         """End a request in whatever state; once only, and a no-op for one that is unknown or has ended."""
@@ -86,8 +87,9 @@ class AdmissionCore:
             return []
         ledger = self._books.ledger_of(record)
         if ledger is None:
+            was_head = self._books.queue.first(now) is record
             self._books.forget(record)
-            return place_all(self._books, now)
+            return place_all(self._books, now) if was_head else []
         return [self._books.cancel(record, ledger), *place_all(self._books, now)]
 
     def _refuse_what_cannot_be(self, submission: Submission, now: float) -> None:

@@ -6,118 +6,118 @@ are parked for it; while they leave, and when it has been passed often enough, i
 """
 
 from scheduler.admission.books import Addressed, Books
-from scheduler.admission.ledger import GroupLedger
+from scheduler.admission.group_view import GroupView
 from scheduler.admission.request_record import RequestRecord
-from scheduler.admission.restore_line import highest_waiting_tier, read_line, restore_line
-from scheduler.admission.victim import victims_for_candidate
 
 DISPLACED = "displaced by a request of a higher priority"
 
 
 def place_all(books: Books, now: float) -> list[Addressed]:
     """Every placement and displacement that is due now."""
+    placement = Placement(books, now)
     orders: list[Addressed] = []
-    while True:
-        head = books.queue.first(now)
-        move, kept_id = _place_fresh(books, head, now) if head is not None else ([], None)
-        if not move:
-            move = _restore_somewhere(books, head, kept_id, now)
-        if not move:
-            return orders
+    while move := placement.next_move():
         orders += move
+    return orders
 
 
-def _open_ledgers(books: Books, now: float) -> list[GroupLedger]:
-    return [
-        ledger
-        for _, ledger in sorted(books.ledgers.items())
-        if ledger.closed_until is None or ledger.closed_until <= now
-    ]
+class Placement:
+    """One moment's placements. `_kept_id` names the group that is kept for the head of the queue, if any."""
 
+    def __init__(self, books: Books, now: float) -> None:
+        self._books = books
+        self._policy = books.policy
+        self._now = now
+        self._views: dict[str, GroupView] = {}
+        self._kept_id: str | None = None
 
-def _place_fresh(books: Books, head: RequestRecord, now: float) -> tuple[list[Addressed], str | None]:
-    """Admit the head, or make room for it. Also: the group to be kept for it, if any."""
-    tier = head.waiting_tier(books.policy, now)
-    ledgers = [ledger for ledger in _open_ledgers(books, now) if _may_enter(ledger, head, tier, books, now)]
-    fitting = [ledger for ledger in ledgers if ledger.fits(head, ledger.room())]
-    if fitting:
-        head.reserved_group_id = None
-        return [books.admit(head, _emptiest(fitting), now)], None
-    soon = [ledger for ledger in ledgers if any(ledger.leaving()) and ledger.fits(head, ledger.room_after_leaving())]
-    if soon:
-        return [], _emptiest(soon).group_id
-    if (move := _displace_for_fresh(books, head, ledgers, now)) is not None:
-        return move, move[0].group_id
-    if head.passes < books.policy.max_passes:
-        return [], None
-    if head.reserved_group_id not in {ledger.group_id for ledger in ledgers}:
-        # Chosen once, and kept: with a target that moved about, every group could go on passing it.
-        head.reserved_group_id = _emptiest(ledgers).group_id if ledgers else None
-    return [], head.reserved_group_id
+    def next_move(self) -> list[Addressed]:
+        """One admission, one restore, or the parks that make room for one; empty when nothing is due."""
+        self._kept_id = None
+        head = self._books.queue.first(self._now)
+        move = [] if head is None else self._place_fresh(head)
+        if not move:
+            move = self._restore_somewhere(head)
+        for order in move:
+            self._views.pop(order.group_id, None)
+        return move
 
+    def _open_views(self) -> list[GroupView]:
+        views = []
+        for group_id, ledger in sorted(self._books.ledgers.items()):
+            if ledger.closed_until is None or ledger.closed_until <= self._now:
+                if group_id not in self._views:
+                    self._views[group_id] = GroupView(ledger, self._policy, self._now)
+                views.append(self._views[group_id])
+        return views
 
-def _may_enter(ledger: GroupLedger, head: RequestRecord, tier: int, books: Books, now: float) -> bool:
-    parked_tier = highest_waiting_tier(ledger, books.policy, now)
-    return ledger.can_ever_hold(head) and (parked_tier is None or tier > parked_tier)
+    # ---- the head of the queue
 
-
-def _emptiest(ledgers: list[GroupLedger]) -> GroupLedger:
-    """Most free pages after everyone's growth, then most free seats, then the first by name."""
-
-    def key(ledger: GroupLedger) -> tuple[int, int]:
-        room = ledger.room()
-        return room.pages - room.growth, room.seats
-
-    return max(ledgers, key=key)
-
-
-def _displace_for_fresh(
-    books: Books, head: RequestRecord, ledgers: list[GroupLedger], now: float
-) -> list[Addressed] | None:
-    """Park where the highest rank that must go is lowest, then where the fewest must go."""
-    options = []
-    for ledger in ledgers:
-        victims = victims_for_candidate(head, ledger, books.policy, now)
-        if victims is not None:
-            rank = max(victim.effective_priority(books.policy) for victim in victims)
-            options.append((rank, len(victims), ledger, victims))
-    if not options:
-        return None
-    _, _, ledger, victims = min(options, key=lambda option: option[:2])
-    return [books.park(victim, ledger, DISPLACED) for victim in victims]
-
-
-def _restore_somewhere(books: Books, head: RequestRecord | None, kept_id: str | None, now: float) -> list[Addressed]:
-    for ledger in _open_ledgers(books, now):
-        line = restore_line(ledger, books.policy, now)
-        if head is not None and ledger.group_id == kept_id:
-            # Kept for the head of the queue: only those who come before it may go.
-            line = [record for record in line if not _precedes(head, record, books, now)]
-        if move := _restore_from(books, ledger, line, head, now):
-            return move
-    return []
-
-
-def _restore_from(
-    books: Books, ledger: GroupLedger, line: list[RequestRecord], head: RequestRecord | None, now: float
-) -> list[Addressed]:
-    """Restore the first of the line that fits, or make room for the first that may displace."""
-    reading = read_line(line, ledger, books.policy)
-    blocked = [*reading.passed, *([reading.stuck] if reading.stuck else [])]
-    for record in blocked:
-        if any(ledger.leaving()) and ledger.fits(record, ledger.room_after_leaving()):
+    def _place_fresh(self, head: RequestRecord) -> list[Addressed]:
+        """Admit the head, or make room for it, or keep a group for it."""
+        views = [view for view in self._open_views() if view.lets_in(head)]
+        if fitting := [view for view in views if view.fits(head)]:
+            head.reserved_group_id = None
+            return [self._books.admit(head, _emptiest(fitting).ledger, self._now)]
+        if soon := [view for view in views if view.fits_soon(head)]:
+            self._kept_id = _emptiest(soon).ledger.group_id
             return []
-        victims = victims_for_candidate(record, ledger, books.policy, now)
-        if victims is not None:
-            return [books.park(victim, ledger, DISPLACED) for victim in victims]
-    if reading.goes is None:
+        if move := self._displace_for_fresh(head, views):
+            return move
+        if head.passes >= self._policy.max_passes and views:
+            # Chosen once, and kept: with a target that moved about, every group could go on passing it.
+            if head.reserved_group_id not in {view.ledger.group_id for view in views}:
+                head.reserved_group_id = _emptiest(views).ledger.group_id
+            self._kept_id = head.reserved_group_id
         return []
-    for record in reading.passed:
-        record.passes += 1
-    if head is not None and ledger.can_ever_hold(head) and _precedes(head, reading.goes, books, now):
-        head.passes += 1
-    return [books.restore(reading.goes, ledger, now)]
+
+    def _displace_for_fresh(self, head: RequestRecord, views: list[GroupView]) -> list[Addressed]:
+        """Park where the highest rank that must go is lowest, then where the fewest must go."""
+        options = []
+        for view in views:
+            if (victims := view.victims_for(head)) is not None:
+                rank = max(victim.effective_priority(self._policy) for victim in victims)
+                options.append((rank, len(victims), view, victims))
+        if not options:
+            return []
+        _, _, view, victims = min(options, key=lambda option: option[:2])
+        return self._displace(view, victims)
+
+    def _displace(self, view: GroupView, victims: list[RequestRecord]) -> list[Addressed]:
+        return [self._books.park(victim, view.ledger, DISPLACED) for victim in victims]
+
+    # ---- the parked
+
+    def _restore_somewhere(self, head: RequestRecord | None) -> list[Addressed]:
+        for view in self._open_views():
+            line = view.line
+            if head is not None and view.ledger.group_id == self._kept_id:
+                # Kept for the head of the queue: only those who come before it may go.
+                line = [record for record in line if not self._precedes(head, record)]
+            if move := self._restore_from(view, line, head):
+                return move
+        return []
+
+    def _restore_from(self, view: GroupView, line: list[RequestRecord], head: RequestRecord | None) -> list[Addressed]:
+        """Restore the first of the line that fits, unless room is being made, or can be, for one before it."""
+        reading = view.read_line(line)
+        for record in reading.blocked:
+            if view.fits_soon(record):
+                return []
+            if (victims := view.victims_for(record)) is not None:
+                return self._displace(view, victims)
+        if reading.goes is None:
+            return []
+        for record in reading.blocked:
+            record.passes += 1
+        if head is not None and view.ledger.can_ever_hold(head) and self._precedes(head, reading.goes):
+            head.passes += 1
+        return [self._books.restore(reading.goes, view.ledger, self._now)]
+
+    def _precedes(self, head: RequestRecord, parked: RequestRecord) -> bool:
+        return head.waiting_tier(self._policy, self._now) > parked.waiting_tier(self._policy, self._now)
 
 
-def _precedes(head: RequestRecord, parked: RequestRecord, books: Books, now: float) -> bool:
-    return head.waiting_tier(books.policy, now) > parked.waiting_tier(books.policy, now)
+def _emptiest(views: list[GroupView]) -> GroupView:
+    """The first by name among equals."""
+    return max(views, key=lambda view: view.headroom)

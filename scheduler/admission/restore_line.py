@@ -6,7 +6,7 @@ times; then nobody behind it goes before it, so that the residents drain until i
 
 from dataclasses import dataclass, field
 
-from scheduler.admission.ledger import GroupLedger
+from scheduler.admission.ledger import GroupLedger, Room
 from scheduler.admission.policy import AdmissionPolicy
 from scheduler.admission.request_record import RequestRecord
 
@@ -21,31 +21,22 @@ def restore_line(ledger: GroupLedger, policy: AdmissionPolicy, now: float) -> li
     return sorted(waiting, key=key)
 
 
-def highest_waiting_tier(ledger: GroupLedger, policy: AdmissionPolicy, now: float) -> int | None:
-    """The tier that a fresh request must exceed to enter this group before its parked; None if nobody is parked."""
-    tiers = (record.waiting_tier(policy, now) for record in ledger.parked.values() if not record.cancelling)
-    return max(tiers, default=None)
-
-
 @dataclass(slots=True)
 class LineReading:
-    """What reading a line came to: who goes (if anyone), who was passed, and who is stuck at a barrier (if anyone)."""
+    """What reading a line came to: who goes (None: nobody), and who comes before it and does not fit."""
 
     goes: RequestRecord | None = None
-    stuck: RequestRecord | None = None
-    passed: list[RequestRecord] = field(default_factory=list)
+    blocked: list[RequestRecord] = field(default_factory=list)
 
 
-def read_line(line: list[RequestRecord], ledger: GroupLedger, policy: AdmissionPolicy) -> LineReading:
+def read_line(line: list[RequestRecord], ledger: GroupLedger, policy: AdmissionPolicy, room: Room) -> LineReading:
     """Find the first that fits, not looking beyond one that may no longer be passed."""
     reading = LineReading()
-    room = ledger.room()
     for record in line:
         if ledger.fits(record, room):
             reading.goes = record
-            return reading
+            break
+        reading.blocked.append(record)
         if record.passes >= policy.max_passes:
-            reading.stuck = record
-            return reading
-        reading.passed.append(record)
+            break
     return reading

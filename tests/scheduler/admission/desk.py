@@ -99,9 +99,7 @@ class Desk:
 
     # ---- clients
 
-    def submit(
-        self, request_id: str, prompt: int = PAGE, *, priority: int = 0, max_tokens: int = 1000
-    ) -> list[str]:
+    def submit(self, request_id: str, prompt: int = PAGE, *, priority: int = 0, max_tokens: int = 1000) -> list[str]:
         return self._read(self.core.submit(submission(request_id, prompt, max_tokens, priority), self.now))
 
     def cancel(self, request_id: str) -> list[str]:
@@ -173,9 +171,7 @@ class Desk:
     # ---- inside
 
     def _side(self, request_id: str) -> Side:
-        return next(
-            side for side in self.sides.values() if request_id in side.residents or request_id in side.parked
-        )
+        return next(side for side in self.sides.values() if request_id in side.residents or request_id in side.parked)
 
     def _read(self, orders: list[Addressed]) -> list[str]:
         self.core.check_integrity()

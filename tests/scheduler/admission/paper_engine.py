@@ -246,7 +246,7 @@ class PaperEngine:
             return
         self.starved_steps += 1
         hopeless = not any(0 < life.pages <= self.arena_free for life in self.residents)
-        if hopeless or self.starved_steps > 200:
+        if hopeless or self.starved_steps > 100:
             self._end(stalled[-1], FinishReason.ERROR)
 
     def _look_ahead(self) -> None:

@@ -1,4 +1,4 @@
-"""Who comes back, when, and who waits for it. Trap numbers: the public bug list the design started from.
+"""Who comes back, when, and who waits for it. Trap numbers count the bugs the design started from.
 
 Pages are 16 tokens. With the default policy a request that is placed beside others wants pages for its tokens, for 32
 tokens more, and one page of margin; so does every resident.
@@ -222,7 +222,9 @@ def test_a_seat_is_needed_to_come_back() -> None:
 def test_where_the_engine_sees_less_room_than_admission_its_word_counts() -> None:
     """Hysteresis: what admission thinks fits must not be what the engine asks to have parked at once."""
     desk = desk_with({"long": 320, "short": 160}, pages=100)
-    assert desk.pressure(5) == ["park short"]  # 64 pages are free as admission counts them: 69 less than the engine says
+    assert desk.pressure(5) == [
+        "park short"
+    ]  # 64 pages are free as admission counts them: 69 less than the engine says
     assert desk.parked("short") == []
     assert desk.progress() == []
     assert desk.finished("long") == ["restore short"]

@@ -1,4 +1,4 @@
-"""Who is parked under pressure, how many, and who never is. Trap numbers: the public bug list the design started from."""
+"""Who is parked under pressure, how many, and who never is. Trap numbers count the bugs the design started from."""
 
 from scheduler.admission import AdmissionPolicy
 from tests.scheduler.admission.desk import Desk
