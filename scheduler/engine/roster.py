@@ -78,3 +78,5 @@ class Roster:
             assert seq.num_scheduled <= seq.num_expected <= seq.limit
             assert seq.num_scheduled <= seq.table.num_slots or seq.state in (State.PARKED, State.ENDED)
             assert seq.table.num_pages <= seq.max_pages
+            assert seq.state is not State.PARKED or seq.table.num_pages == 0
+            assert seq.state is not State.RUNNING or seq.arena_ids == ()
