@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from scheduler.messages import Admit, Deferred, Finished, FinishReason, Parked, Pressure, Restored
+from scheduler.messages import Admit, Deferred, Finished, FinishReason, Notice, Parked, Pressure, Restored
 from tests.scheduler.engine.rig import Rig
 
 STOP = 3
@@ -160,7 +160,7 @@ class EngineMachine(RuleBasedStateMachine):
             assert error is not None and ("is full" in error or "the KV pool holds" in error)
         notices = rig.notices(name)
         assert notices == (["parked", "resumed"] * len(notices))[: len(notices)]
-        assert rig.said[name][-1].parks == notices.count("parked")
+        assert rig.said[name][-1].parks == notices.count(Notice.PARKED)
 
 
 TestEngineMachine = EngineMachine.TestCase
