@@ -120,7 +120,7 @@ def shared_memory() -> set[str]:
 
 @pytest.fixture(scope="module")
 def server(smollm2_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """The default model on two ranks, in a pool that four chats of 200 tokens overflow three times."""
+    """The default model on two ranks, in a pool that four chats of 140 tokens overflow twice."""
     shared_before = shared_memory()
     options = ("--kv-pool-tokens", "256", "--host-ram", "256MiB", "--served-model-name", "smollm2")
     with parkade_serve(tmp_path_factory.mktemp("e2e"), smollm2_dir, *options) as running:
