@@ -32,9 +32,19 @@ class ShmCollective:
     """One rank's end. One thread at a time may use it; `abort` may be called from any thread."""
 
     def __init__(
-        self, path: str, rank: int, world_size: int, *, timeout_s: float = 60.0, slot_bytes: int = SLOT_BYTES
+        self,
+        path: str,
+        rank: int,
+        world_size: int,
+        *,
+        timeout_s: float = 60.0,
+        open_timeout_s: float | None = None,
+        slot_bytes: int = SLOT_BYTES,
     ) -> None:
-        """Returns when every rank has mapped the file. Raises CollectiveTimeout, FileExistsError, ValueError."""
+        """Returns when every rank has mapped the file. Raises CollectiveTimeout, FileExistsError, ValueError.
+
+        `timeout_s` bounds every wait; the wait for the ranks to come has its own bound if `open_timeout_s` is given.
+        """
         if not 2 <= world_size <= MAX_RANKS or not 0 <= rank < world_size:
             raise ValueError(f"rank {rank} of {world_size}: shared memory joins 2 to {MAX_RANKS} ranks")
         if slot_bytes % 64:
@@ -42,14 +52,14 @@ class ShmCollective:
         self.rank = rank
         self.world_size = world_size
         self.num_calls = 0
-        self._timeout_s = timeout_s
+        self._timeout_s = timeout_s if open_timeout_s is None else open_timeout_s
         self._seq = 0
         self._ended = ""
         shape = SegmentShape(world_size, slot_bytes)
         if rank == 0:
             self._segment = create_segment(Path(path), shape)
         else:
-            self._segment = attach_segment(Path(path), shape, rank, timeout_s)
+            self._segment = attach_segment(Path(path), shape, rank, self._timeout_s)
         self._anchor = ctypes.c_char.from_buffer(self._segment.memory)  # keeps the mapping in place
         self._base = ctypes.addressof(self._anchor)
         flat = np.frombuffer(self._segment.memory, dtype=np.uint8, offset=HEADER_BYTES)
@@ -61,6 +71,7 @@ class ShmCollective:
             self.barrier()
         finally:
             self._segment.unlink()
+        self._timeout_s = timeout_s
 
     def barrier(self) -> None:
         """Wait for every rank. Not counted: it carries nothing."""

@@ -32,7 +32,10 @@ def on_all_ranks(world_size: int, act: Callable[[int], Any]) -> list[Any]:
 def shm_group(world_size: int, timeout_s: float = 20.0, slot_bytes: int = 4096) -> Iterator[list[ShmCollective]]:
     path = fresh_path()
     ends = on_all_ranks(
-        world_size, lambda rank: ShmCollective(path, rank, world_size, timeout_s=timeout_s, slot_bytes=slot_bytes)
+        world_size,
+        lambda rank: ShmCollective(
+            path, rank, world_size, timeout_s=timeout_s, open_timeout_s=60.0, slot_bytes=slot_bytes
+        ),
     )
     try:
         yield ends
@@ -52,7 +55,7 @@ class RankProcess:
         self.process.start()
         theirs.close()
 
-    def result(self, timeout_s: float = 60.0) -> Any:
+    def result(self, timeout_s: float = 300.0) -> Any:
         if not self.pipe.poll(timeout_s):
             raise TimeoutError(f"no result within {timeout_s} s")
         return self.pipe.recv()

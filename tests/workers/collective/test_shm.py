@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from tests.workers.collective.groups import SHM, RankProcess, fresh_path, in_thread, on_all_ranks, shm_group
-from workers.collective import CollectiveAborted, CollectiveTimeout, open_collective
+from workers.collective import CollectiveAborted, CollectiveError, CollectiveTimeout
 from workers.collective.shm import ShmCollective
 from workers.collective.shm_segment import SegmentShape, attach_segment, create_segment, sweep_stale_segments
-from workers.spec import CollectiveSpec
 
 SLOT_FLOATS = 4096 // 4
 
@@ -169,8 +168,8 @@ def test_a_rank_without_rank_0_times_out() -> None:
         ShmCollective(fresh_path(), 1, 2, timeout_s=0.1)
 
 
-def reduce_forever(rank: int, pipe: Connection, spec: CollectiveSpec, world_size: int) -> None:
-    collective = open_collective(spec, rank, world_size, "numba")
+def reduce_forever(rank: int, pipe: Connection, path: str, world_size: int) -> None:
+    collective = ShmCollective(path, rank, world_size, timeout_s=1.0, open_timeout_s=120.0)
     x = inputs(world_size, 3, 1000)[rank]
     collective.all_reduce(x)
     pipe.send(x.tobytes())
@@ -178,13 +177,13 @@ def reduce_forever(rank: int, pipe: Connection, spec: CollectiveSpec, world_size
         while True:
             collective.all_reduce(x)
             x.fill(1)
-    except CollectiveAborted as error:
-        pipe.send(str(error))
+    except CollectiveError:
+        return
 
 
 def test_real_processes_agree_and_survive_the_killing_of_one_with_nothing_left_in_shared_memory() -> None:
-    spec = CollectiveSpec(kind="shm", shm_path=fresh_path(), timeout_s=1.0)
-    ranks = [RankProcess(reduce_forever, rank, spec, 3) for rank in range(3)]
+    path = fresh_path()
+    ranks = [RankProcess(reduce_forever, rank, path, 3) for rank in range(3)]
     try:
         expected = rank_order_sum(inputs(3, 3, 1000)).tobytes()
         assert [rank.result() for rank in ranks] == [expected] * 3
@@ -194,7 +193,7 @@ def test_real_processes_agree_and_survive_the_killing_of_one_with_nothing_left_i
         for process in ends:
             process.join(20)
         assert all(not process.is_alive() for process in ends)
-        assert not Path(spec.shm_path).exists()
+        assert not Path(path).exists()
     finally:
         for rank in ranks:
             rank.end()

@@ -38,7 +38,7 @@ def test_a_step_makes_the_same_collectives_with_and_without_parks_and_restores(
             model_dir=str(model_dir),
             rank=0,
             world_size=2,
-            collective=new_collective_spec(kind, timeout_s=30),
+            collective=new_collective_spec(kind, timeout_s=120),
             num_pages=12,
             arena_pages=4,
             max_model_len=256,

@@ -33,7 +33,7 @@ def spec_of(model_dir: Path, world_size: int, kind: str = "shm", backend: str = 
         model_dir=str(model_dir),
         rank=0,
         world_size=world_size,
-        collective=new_collective_spec(kind, timeout_s=30),
+        collective=new_collective_spec(kind, timeout_s=120),
         num_pages=12,
         arena_pages=4,
         max_model_len=256,
