@@ -11,13 +11,13 @@ class ClusterError(RuntimeError):
     """The cluster cannot do what was asked."""
 
 
-class CannotPlace(ClusterError):  # noqa: N818  # one Error, the root
+class CannotPlace(ClusterError):  # one Error, the root
     """The ranks of a group find no room."""
 
 
-class ClusterFailed(ClusterError):  # noqa: N818
+class ClusterFailed(ClusterError):
     """A group did not become ready, or ended; the message is fit to be shown."""
 
 
-class ClusterNotFound(ClusterError):  # noqa: N818
+class ClusterNotFound(ClusterError):
     """No admission actor answers to that cluster id."""

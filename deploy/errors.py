@@ -21,7 +21,7 @@ from scheduler.admission.errors import NeverFits, NoGroup, QueueFull
 _RETRY_S = 1
 
 
-class BackendLost(RuntimeError):  # noqa: N818
+class BackendLost(RuntimeError):
     """Admission or an engine cannot be reached. The message may be shown to a client."""
 
 
@@ -54,7 +54,7 @@ class ApiError(Exception):
         return {} if self.retry_after_s is None else {"Retry-After": str(max(1, math.ceil(self.retry_after_s)))}
 
 
-class InvalidRequest(ApiError):  # noqa: N818
+class InvalidRequest(ApiError):
     status = 400
     type = "invalid_request_error"
 
@@ -66,32 +66,32 @@ class ContextExceeded(InvalidRequest):
         super().__init__(message, param=param, code="context_length_exceeded")
 
 
-class NotFound(ApiError):  # noqa: N818
+class NotFound(ApiError):
     status = 404
     type = "invalid_request_error"
 
 
-class MethodNotAllowed(ApiError):  # noqa: N818
+class MethodNotAllowed(ApiError):
     status = 405
     type = "invalid_request_error"
 
 
-class BodyTooLarge(ApiError):  # noqa: N818
+class BodyTooLarge(ApiError):
     status = 413
     type = "invalid_request_error"
 
 
-class QueueIsFull(ApiError):  # noqa: N818
+class QueueIsFull(ApiError):
     status = 429
     type = "rate_limit_error"
 
 
-class Unavailable(ApiError):  # noqa: N818
+class Unavailable(ApiError):
     status = 503
     type = "service_unavailable"
 
 
-class Internal(ApiError):  # noqa: N818
+class Internal(ApiError):
     status = 500
     type = "server_error"
 

@@ -1,4 +1,4 @@
-"""What admission, engines and gateways say to each other. A handful of messages a request; none per token but `TokenEvent`.
+"""What admission, engines and gateways say to each other. A handful a request; none per token but `TokenEvent`.
 
 Submission: gateway -> admission -> engine. Command: admission -> engine. EngineEvent: engine -> admission.
 TokenEvent: engine -> gateway, in one batch a step.
@@ -96,7 +96,7 @@ Command = Admit | Park | Restore | Cancel | Fail
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResidentLoad:
-    """`num_tokens` known tokens (prompt and output); `num_pages` pages held; `pages_to_hold` what the tokens known need."""
+    """`num_tokens` known tokens (prompt and output), which need `pages_to_hold`; `num_pages` pages held."""
 
     request_id: str
     num_tokens: int

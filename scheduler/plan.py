@@ -1,7 +1,7 @@
 """What crosses from the engine to every rank in one step, and what comes back.
 
-A plan carries changes, never whole tables: ranks mirror each sequence's tokens and pages from them. Order of effects on a
-rank: `finished`, `parks`, `restores`, `new`, `grants`, then the forward pass over `chunks`, then one sampled token for
+A plan carries changes, never whole tables: ranks mirror each sequence's tokens and pages from them. Order of effects
+on a rank: `finished`, `parks`, `restores`, `new`, `grants`, then the forward pass over `chunks`, then one sampled token for
 every chunk with `sample`. A rank appends the token it sampled to its mirror of the sequence by itself: the plan of step
 n + 1 may be sent before the result of step n is known, and names positions only.
 """
@@ -31,7 +31,7 @@ class PageGrant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Positions [start, start + num_tokens) of a sequence to compute. `sample`: draw the token after the last of them."""
+    """Positions [start, start + num_tokens) of a sequence to compute. `sample`: draw the token after the last."""
 
     seq_id: int
     start: int
@@ -41,7 +41,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkOrder:
-    """Copy the first pages of a sequence out: page_ids[i] goes to arena slot arena_ids[i]. The mirror of its tokens stays."""
+    """Copy the first pages of a sequence out: page_ids[i] goes to arena slot arena_ids[i]. Its tokens stay mirrored."""
 
     seq_id: int
     page_ids: tuple[int, ...]
@@ -78,8 +78,8 @@ class StepPlan:
 class StepResult:
     """The agreed answer of all ranks.
 
-    `tokens` holds (seq_id, token) for every chunk with `sample`, in plan order. `failed_copies` names sequences whose park or
-    restore failed on at least one rank: nothing of theirs has moved. `step_s` is the longest rank's time in seconds.
+    `tokens` holds (seq_id, token) for every chunk with `sample`, in plan order. `failed_copies` names sequences whose
+    park or restore failed on at least one rank: nothing of theirs has moved. `step_s` is the longest rank's time in seconds.
     """
 
     step: int

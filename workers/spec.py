@@ -7,8 +7,8 @@ from dataclasses import dataclass
 class CollectiveSpec:
     """How ranks sum. `kind`: "shm" (own all-reduce, one host), "gloo", "nccl", or "single" for one rank.
 
-    `init_method` is torch.distributed's ("tcp://127.0.0.1:PORT"); `shm_path` a file under /dev/shm that rank 0 creates and
-    unlinks once every rank has mapped it. `timeout_s` bounds every wait.
+    `init_method` is torch.distributed's ("tcp://127.0.0.1:PORT"); `shm_path` a file under /dev/shm that rank 0 creates
+    and unlinks once every rank has mapped it. `timeout_s` bounds every wait.
     """
 
     kind: str
@@ -21,8 +21,8 @@ class CollectiveSpec:
 class RankSpec:
     """One tensor-parallel worker. `num_pages` pages of `page_size` slots on the device, `arena_pages` in host RAM.
 
-    `dtype` and `kv_dtype` are "bfloat16" or "float32"; `backend` is "numba" (CPU), "sdpa" (torch, any device) or "flash"
-    (CUDA); `max_step_tokens` bounds the rows of one forward pass, `max_running` the sequences in it.
+    `dtype` and `kv_dtype` are "bfloat16" or "float32"; `backend` is "numba" (CPU), "sdpa" (torch, any device) or
+    "flash" (CUDA); `max_step_tokens` bounds the rows of one forward pass, `max_running` the sequences in it.
     """
 
     model_dir: str

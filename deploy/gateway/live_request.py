@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 ResultT = TypeVar("ResultT")
 
 
-class ClientGone(Exception):  # noqa: N818
+class ClientGone(Exception):
     """The client closed its connection; there is nobody left to answer."""
 
 

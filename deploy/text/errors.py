@@ -11,13 +11,13 @@ class TextError(Exception):
     """Root of this package's errors; the message may be shown to a user."""
 
 
-class BadTokenizer(TextError):  # noqa: N818
+class BadTokenizer(TextError):
     """The tokenizer file is missing, unreadable or of an unknown kind."""
 
 
-class BadTemplate(TextError):  # noqa: N818
+class BadTemplate(TextError):
     """The chat template is unreadable or not valid Jinja."""
 
 
-class TemplateFailed(TextError):  # noqa: N818
+class TemplateFailed(TextError):
     """The template refused the conversation, or rendering passed its bound in time or size."""

@@ -78,7 +78,7 @@ async def test_a_completion_continues_its_prompt(server: ServerProcess) -> None:
 async def test_the_model_is_listed_and_another_is_unknown(server: ServerProcess) -> None:
     async with client_of(server) as client:
         assert [model.id async for model in await client.models.list()] == ["smollm2"]
-        with pytest.raises(openai.NotFoundError, match="this server serves .smollm2."):
+        with pytest.raises(openai.NotFoundError, match=r"this server serves .smollm2."):
             await client.chat.completions.create(model="gpt-9", messages=QUESTION)
 
 

@@ -51,7 +51,7 @@ def part(function: Callable[..., Any]) -> Any:
 
 
 def tile_part(function: Callable[..., Any]) -> Any:
-    """A part that calls micro-kernels. Inlined before compilation: else LLVM would optimise them at every level of call."""
+    """A part that calls micro-kernels. Inlined before compilation: else LLVM optimises them at every level of call."""
     return njit(nogil=True, error_model="numpy", inline="always")(function)
 
 

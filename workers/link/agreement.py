@@ -7,7 +7,7 @@ from workers.link.errors import LinkError
 from workers.link.wire import Answer
 
 
-class RanksDisagree(LinkError):  # noqa: N818
+class RanksDisagree(LinkError):
     """Two ranks executed different plans, drew different tokens, or are at different steps."""
 
 

@@ -12,17 +12,17 @@ class LinkError(RuntimeError):
     """A link between an engine and a rank or gateway cannot go on."""
 
 
-class BadEndpoint(LinkError):  # noqa: N818  # one Error, the root
+class BadEndpoint(LinkError):  # one Error, the root
     """Neither "unix:/absolute/path" nor "tcp:host:port"."""
 
 
-class BadFrame(LinkError):  # noqa: N818
+class BadFrame(LinkError):
     """Bytes that are no frame, or a frame above the bound."""
 
 
-class LinkRefused(LinkError):  # noqa: N818
+class LinkRefused(LinkError):
     """The hello was not accepted."""
 
 
-class LinkClosed(LinkError):  # noqa: N818
+class LinkClosed(LinkError):
     """The peer closed the connection."""
