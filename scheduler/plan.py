@@ -1,9 +1,9 @@
 """What crosses from the engine to every rank in one step, and what comes back.
 
 A plan carries changes, never whole tables: ranks mirror each sequence's tokens and pages from them. Order of effects
-on a rank: `finished`, `parks`, `restores`, `new`, `grants`, then the forward pass over `chunks`, then one sampled token for
-every chunk with `sample`. A rank appends the token it sampled to its mirror of the sequence by itself: the plan of step
-n + 1 may be sent before the result of step n is known, and names positions only.
+on a rank: `finished`, `parks`, `restores`, `new`, `grants`, then the forward pass over `chunks`, then one sampled
+token for every chunk with `sample`. A rank appends the token it sampled to its mirror of the sequence by itself: the
+plan of step n + 1 may be sent before the result of step n is known, and names positions only.
 """
 
 from dataclasses import dataclass
@@ -79,7 +79,8 @@ class StepResult:
     """The agreed answer of all ranks.
 
     `tokens` holds (seq_id, token) for every chunk with `sample`, in plan order. `failed_copies` names sequences whose
-    park or restore failed on at least one rank: nothing of theirs has moved. `step_s` is the longest rank's time in seconds.
+    park or restore failed on at least one rank: nothing of theirs has moved. `step_s` is the longest rank's time in
+    seconds.
     """
 
     step: int

@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from workers.kernels.checks import F32, check
 from workers.kernels.compile import kernel
-from workers.kernels.simd import address, exp, load_first, negative_magnitude, splat, store_first, where_negative
+from workers.kernels.exponential import exp
+from workers.kernels.simd import address, load_first, negative_magnitude, splat, store_first, where_negative
 
 
 @kernel("void(float32[:, ::1], float32[:, ::1])")

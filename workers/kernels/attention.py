@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy.typing as npt
 
+from workers.kernels.attention_team import attend_with_team
 from workers.kernels.attention_tile import MAX_ROWS, make_attend_tile
 from workers.kernels.checks import F32, I32, KernelInputError, check, check_pool
 from workers.kernels.compile import kernel, part
 from workers.kernels.simd import address
-from workers.kernels.threads import run_split
 
 
 @part
@@ -106,7 +106,10 @@ def attend(  # noqa: PLR0917
     check_pool(kv_pool, layer, num_heads, num_kv_heads, head_dim, page_size)
     attend_part = _attend_f32 if kv_pool.dtype == F32 else _attend_bf16
     arguments = (q, kv_pool, layer, row_tables, positions, page_tables, num_kv_heads, page_size, scale, out)
-    bad_row = attend_part(*arguments, 0, 1) if num_threads == 1 else run_split(attend_part, arguments, num_threads)[0]
+    if num_threads == 1:
+        bad_row = attend_part(*arguments, 0, 1)
+    else:
+        bad_row = attend_with_team(attend_part, arguments, num_threads)
     if bad_row >= 0:
         raise KernelInputError(
             f"row {bad_row} has table {row_tables[bad_row]} of {page_tables.shape[0]}, position {positions[bad_row]} of"

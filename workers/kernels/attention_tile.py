@@ -12,9 +12,9 @@ import numpy as np
 
 from workers.kernels.checks import MAX_HEAD_DIM
 from workers.kernels.compile import native_lanes, part, tile_part
+from workers.kernels.exponential import exp
 from workers.kernels.simd import (
     address,
-    exp,
     keep_first,
     larger,
     largest_lane,

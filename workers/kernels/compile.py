@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from numba import njit
+from numba.core import sigutils
 from numba.core.caching import FunctionCache
+from numba.core.ccallback import CFunc
 from numba.core.registry import cpu_target
 
 
@@ -45,13 +47,23 @@ def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
+def entry(function: Callable[[int, int, int], None]) -> Any:
+    """Compile `function(arguments, part, parts)`, three int64, to code whose `.address` a team of threads can call."""
+    native: Any = CFunc(
+        function, sigutils.normalize_signature("void(int64, int64, int64)"), {}, {"error_model": "numpy"}
+    )
+    native._cache = _SourceKeyedCache(function)
+    native.compile()
+    return native
+
+
 def part(function: Callable[..., Any]) -> Any:
     """A function that kernels are made of: compiled into each kernel that calls it, never called from Python."""
     return njit(nogil=True, error_model="numpy")(function)
 
 
 def tile_part(function: Callable[..., Any]) -> Any:
-    """A part that calls micro-kernels. Inlined before compilation: else LLVM optimises them at every level of call."""
+    """A part that calls micro-kernels, inlined before compilation: LLVM would optimise them at every level of call."""
     return njit(nogil=True, error_model="numpy", inline="always")(function)
 
 

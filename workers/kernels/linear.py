@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from workers.kernels.checks import BF16, F32, KernelInputError, check
 from workers.kernels.compile import kernel, native_lanes, part, tile_part
+from workers.kernels.linear_team import multiply_with_team
 from workers.kernels.simd import address, load, load_first, stack, store_first, store_i64
-from workers.kernels.threads import run_split
 from workers.kernels.tile import TileShape, make_tile
 
 PANEL = 2 * native_lanes()
@@ -157,4 +157,4 @@ def linear(
     if num_threads == 1:
         multiply(x, data, packed.bias, out, 0, 1)
     else:
-        run_split(multiply, (x, data, packed.bias, out), num_threads)
+        multiply_with_team(multiply, (x, data, packed.bias, out), num_threads)

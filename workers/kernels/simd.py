@@ -23,19 +23,6 @@ I16, I32, I64, PTR = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.PointerT
 F32 = ir.FloatType()
 V_F32, V_I32, V_I16 = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES), ir.VectorType(I16, LANES)
 
-# Cephes' minimax coefficients of (e^r - 1 - r) / r^2 on [-ln 2 / 2, ln 2 / 2], highest power first.
-EXP_COEFFICIENTS = (
-    1.9875691500e-4,
-    1.3981999507e-3,
-    8.3334519073e-3,
-    4.1665795894e-2,
-    1.6666665459e-1,
-    5.0000001201e-1,
-)
-LN2_HIGH = 0.693147182464599609375  # ln 2 rounded to float32
-LN2_LOW = math.log(2.0) - LN2_HIGH
-EXP_ROUNDING = 12582912.0  # adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits of the sum
-
 POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 Builder: TypeAlias = ir.IRBuilder
@@ -96,16 +83,17 @@ def emits(result: Any, *arguments: Any) -> Callable[[Callable[..., Value | None]
     return decorate
 
 
-def _floats(value: float) -> ir.Constant:
+def floats(value: float) -> ir.Constant:
+    """`value` in every lane."""
     nearest = struct.unpack("f", struct.pack("f", value))[0]  # llvmlite wants a value that float32 holds exactly
     return ir.Constant(V_F32, [nearest] * LANES)
 
 
-def _ints(value: int) -> ir.Constant:
+def ints(value: int) -> ir.Constant:
     return ir.Constant(V_I32, [value] * LANES)
 
 
-def _call(builder: Builder, name: str, result: ir.Type, args: list[Value]) -> Value:
+def call(builder: Builder, name: str, result: ir.Type, args: list[Value]) -> Value:
     function_type = ir.FunctionType(result, [arg.type for arg in args])
     return builder.call(cgutils.get_or_insert_function(builder.module, function_type, name), args)
 
@@ -113,7 +101,7 @@ def _call(builder: Builder, name: str, result: ir.Type, args: list[Value]) -> Va
 def _splat(builder: Builder, scalar: Value) -> Value:
     undefined = ir.Constant(ir.VectorType(scalar.type, LANES), ir.Undefined)
     first = builder.insert_element(undefined, scalar, ir.Constant(I32, 0))
-    return builder.shuffle_vector(first, undefined, _ints(0))
+    return builder.shuffle_vector(first, undefined, ints(0))
 
 
 def _lanes_below(builder: Builder, count: Value) -> Value:
@@ -200,8 +188,8 @@ def load(builder: Builder, where: Value) -> Value:
 @emits(F32x16, types.int64, types.int64)
 def load_first(builder: Builder, where: Value, count: Value) -> Value:
     """The first `count` <= 16 lanes; the rest are zeros and their memory is not touched."""
-    args = [builder.inttoptr(where, PTR), ir.Constant(I32, 4), _lanes_below(builder, count), _floats(0.0)]
-    return _call(builder, "llvm.masked.load.v16f32.p0", V_F32, args)
+    args = [builder.inttoptr(where, PTR), ir.Constant(I32, 4), _lanes_below(builder, count), floats(0.0)]
+    return call(builder, "llvm.masked.load.v16f32.p0", V_F32, args)
 
 
 @emits(F32x16, types.int64, types.int64)
@@ -209,8 +197,8 @@ def load_first_bf16(builder: Builder, where: Value, count: Value) -> Value:
     """The first `count` <= 16 bf16, widened (they are the high halves of floats); the rest are zeros, not touched."""
     lanes, zeros = _lanes_below(builder, count), ir.Constant(V_I16, [0] * LANES)
     args = [builder.inttoptr(where, PTR), ir.Constant(I32, 2), lanes, zeros]
-    words = builder.zext(_call(builder, "llvm.masked.load.v16i16.p0", V_I16, args), V_I32)
-    return builder.bitcast(builder.shl(words, _ints(16)), V_F32)
+    words = builder.zext(call(builder, "llvm.masked.load.v16i16.p0", V_I16, args), V_I32)
+    return builder.bitcast(builder.shl(words, ints(16)), V_F32)
 
 
 @emits(types.void, types.int64, F32x16)
@@ -222,7 +210,7 @@ def store(builder: Builder, where: Value, vector: Value) -> None:
 def store_first(builder: Builder, where: Value, vector: Value, count: Value) -> None:
     """Store the first `count` <= 16 lanes and touch no other memory."""
     args = [vector, builder.inttoptr(where, PTR), ir.Constant(I32, 4), _lanes_below(builder, count)]
-    _call(builder, "llvm.masked.store.v16f32.p0", ir.VoidType(), args)
+    call(builder, "llvm.masked.store.v16f32.p0", ir.VoidType(), args)
 
 
 @emits(F32x16, types.float32)
@@ -233,7 +221,7 @@ def splat(builder: Builder, scalar: Value) -> Value:
 @emits(F32x16, F32x16, F32x16, F32x16)
 def fma(builder: Builder, a: Value, b: Value, c: Value) -> Value:
     """a * b + c, rounded once."""
-    return _call(builder, "llvm.fma.v16f32", V_F32, [a, b, c])
+    return call(builder, "llvm.fma.v16f32", V_F32, [a, b, c])
 
 
 @emits(F32x16, F32x16, F32x16)
@@ -255,52 +243,30 @@ def sum_lanes(builder: Builder, vector: Value) -> Value:
 @emits(F32x16, F32x16, types.int64)
 def keep_first(builder: Builder, vector: Value, count: Value) -> Value:
     """Lanes from `count` on become minus infinity. `count` may be negative or above 16."""
-    return builder.select(_lanes_below(builder, count), vector, _floats(-math.inf))
-
-
-@emits(F32x16, F32x16)
-def exp(builder: Builder, x: Value) -> Value:
-    """e^x for x <= 0 within 1.2e-7 of the true value; exactly 1 at 0; 0 below -87 (minus infinity too); NaN stays NaN.
-
-    x = n ln 2 + r; the polynomial gives e^r, adding n to the exponent gives the rest.
-    """
-
-    def fused(a: Value, b: Value, c: Value) -> Value:
-        return _call(builder, "llvm.fma.v16f32", V_F32, [a, b, c])
-
-    shifted = fused(x, _floats(1.0 / math.log(2.0)), _floats(EXP_ROUNDING))
-    n = builder.fsub(shifted, _floats(EXP_ROUNDING))
-    r = fused(n, _floats(-LN2_LOW), fused(n, _floats(-LN2_HIGH), x))
-    poly = _floats(EXP_COEFFICIENTS[0])
-    for coefficient in EXP_COEFFICIENTS[1:]:
-        poly = fused(poly, r, _floats(coefficient))
-    near_one = builder.fadd(fused(builder.fmul(poly, r), r, r), _floats(1.0))
-    exponent = builder.shl(builder.bitcast(shifted, V_I32), _ints(23))
-    value = builder.bitcast(builder.add(builder.bitcast(near_one, V_I32), exponent), V_F32)
-    return builder.select(builder.fcmp_ordered("<", x, _floats(-87.0)), _floats(0.0), value)
+    return builder.select(_lanes_below(builder, count), vector, floats(-math.inf))
 
 
 @emits(F32x16, F32x16)
 def negative_magnitude(builder: Builder, vector: Value) -> Value:
-    sign = _ints(0x80000000)
+    sign = ints(0x80000000)
     return builder.bitcast(builder.or_(builder.bitcast(vector, V_I32), sign), V_F32)
 
 
 @emits(F32x16, F32x16, F32x16, F32x16)
 def where_negative(builder: Builder, sign_of: Value, negative: Value, positive: Value) -> Value:
     """negative where sign_of < 0, else positive (also for NaN)."""
-    return builder.select(builder.fcmp_ordered("<", sign_of, _floats(0.0)), negative, positive)
+    return builder.select(builder.fcmp_ordered("<", sign_of, floats(0.0)), negative, positive)
 
 
 @emits(types.int64, F32x16, F32x16)
 def first_equal(builder: Builder, a: Value, b: Value) -> Value:
     """The lowest lane in which a == b, or 16."""
     equal = builder.bitcast(builder.fcmp_ordered("==", a, b), I16)
-    return builder.zext(_call(builder, "llvm.cttz.i16", I16, [equal, ir.Constant(ir.IntType(1), 0)]), I64)
+    return builder.zext(call(builder, "llvm.cttz.i16", I16, [equal, ir.Constant(ir.IntType(1), 0)]), I64)
 
 
 @emits(types.void, types.int64, types.int64, types.int64)
 def copy_bytes(builder: Builder, target: Value, source: Value, count: Value) -> None:
     """memcpy."""
     args = [builder.inttoptr(target, PTR), builder.inttoptr(source, PTR), count, ir.Constant(ir.IntType(1), 0)]
-    _call(builder, "llvm.memcpy.p0.p0.i64", ir.VoidType(), args)
+    call(builder, "llvm.memcpy.p0.p0.i64", ir.VoidType(), args)
