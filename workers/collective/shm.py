@@ -68,15 +68,10 @@ class ShmCollective:
         self._scratch = np.zeros(kernels.SCRATCH_WORDS, dtype=np.int64)
         self._scratch[3] = _ROUND_NS
         try:
-            self.barrier()
+            self._meet()
         finally:
             self._segment.unlink()
         self._timeout_s = timeout_s
-
-    def barrier(self) -> None:
-        """Wait for every rank. Not counted: it carries nothing."""
-        seq = self._take(1)
-        self._check(kernels.post_and_wait(self._base, self.rank, self.world_size, seq, self._timeout_s, self._scratch))
 
     def all_reduce(self, x: Array) -> None:
         """Sum `x` (contiguous float32, any shape) over ranks, in place."""
@@ -109,6 +104,12 @@ class ShmCollective:
         """Let go. Idempotent; the memory goes back when every rank has closed or died."""
         self._ended = self._ended or "closed"
         self._segment.unlink()
+
+    def _meet(self) -> None:
+        """Wait for every rank, by exchanges that also compile what the first step would wait for."""
+        self.all_reduce(np.zeros(1, np.float32))
+        self.all_gather(np.zeros(1, np.uint8), np.zeros((self.world_size, 1), np.uint8))
+        self.num_calls = 0
 
     def _take(self, exchanges: int) -> int:
         if self._ended:
