@@ -1,4 +1,8 @@
-"""`parkade bench engine`: decode and prefill rates of every way to the same ranks, and of peers beside them."""
+"""`parkade bench engine`: decode and prefill rates of every way to the same ranks, and of peers beside them.
+
+In its rows, "decode" counts from when every one of n streams has its first token, "overall" from the start, and
+"prefill" is one prompt's tokens over the time to its first generated token.
+"""
 
 import asyncio
 import contextlib
@@ -101,20 +105,24 @@ def serve_options(bench: EngineBench, ranks: int, threads: int) -> list[str]:
 def make_report(bench: EngineBench, samples: Samples, names: Sequence[str]) -> Report:
     report = Report(title="engine", settings={"model": bench.model, **asdict(bench.work)})
     for num_streams in bench.work.num_streams:
-        load = f"decode, {num_streams} streams"
+        load = f"decode, n={num_streams}"
         for name in names:
             report.add(load, name, "tokens/s", spread(samples.decode[name, num_streams]))
         for above, below in pairs(names):
             report.add(load, f"{above} / {below}", "ratio", samples.decode_ratio(above, below, num_streams))
     for name in names if samples.prefill else ():
-        what = f"prefill, {bench.work.prefill_prompt_tokens} tokens"
-        report.add(what, name, "tokens/s", spread(samples.prefill[name]))
+        report.add(f"prefill, {bench.work.prefill_prompt_tokens}", name, "tokens/s", spread(samples.prefill[name]))
     for above, below in pairs(names) if samples.prefill else ():
-        report.add("prefill", f"{above} / {below}", "ratio", samples.prefill_ratio(above, below))
+        report.add(
+            f"prefill, {bench.work.prefill_prompt_tokens}",
+            f"{above} / {below}",
+            "ratio",
+            samples.prefill_ratio(above, below),
+        )
     for num_streams in bench.work.num_streams:
         for name in names:
             rates = spread(samples.total[name, num_streams])
-            report.add(f"prompts and answers, {num_streams} streams", name, "tokens/s", rates)
+            report.add(f"overall, n={num_streams}", name, "tokens/s", rates)
     if BAR_ARM in names and LLAMA in names:
         ratios = {n: samples.decode_ratio(BAR_ARM, LLAMA, n).median for n in bench.work.num_streams}
         prefill = samples.prefill_ratio(BAR_ARM, LLAMA).median if samples.prefill else None

@@ -86,7 +86,7 @@ def rank_pids(server_pid: int) -> list[int]:
 def make_report(bench: EngineBench, samples: Samples, ready_s: list[float], memory: list[RankMemory]) -> Report:
     report = Report(title="overhead", settings={"model": bench.model, "rounds": bench.work.rounds})
     for num_streams in bench.work.num_streams:
-        load = f"decode, {num_streams} streams"
+        load = f"decode, n={num_streams}"
         for name in (HTTP, ENGINE):
             report.add(load, name, "tokens/s", spread(samples.decode[name, num_streams]))
         ratio = samples.decode_ratio(HTTP, ENGINE, num_streams)

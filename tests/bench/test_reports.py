@@ -50,7 +50,7 @@ def test_ratios_are_http_over_its_engine_and_own_over_peers() -> None:
 def test_the_engine_report_holds_http_tp2_against_llama_server() -> None:
     rates = {"HTTP TP2": 40.0, "llama-server": 25.0}
     report = make_report(BENCH, samples(rates), list(rates))
-    assert ratios(report)["decode, 8 streams", "HTTP TP2 / llama-server"] == pytest.approx(1.6)
+    assert ratios(report)["decode, n=8", "HTTP TP2 / llama-server"] == pytest.approx(1.6)
     # 1.6 is above the bars of one stream (1.3) and of prefill (1.3), and below that of eight (1.7).
     assert [(bar.name, bar.held) for bar in report.bars] == [
         ("decode, 1 streams, against the peer", True),
