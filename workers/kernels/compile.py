@@ -62,14 +62,15 @@ class _SourceKeyedCache(FunctionCache):  # type: ignore[misc]  # numba has no ty
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         function = self._py_func
         bytecode = hashlib.sha256(function.__code__.co_code).hexdigest()
-        enclosed = tuple(_described(cell.cell_contents) for cell in function.__closure__ or ())
-        return (sig, codegen.magic_tuple(), bytecode, enclosed, source_digest())
+        return (sig, codegen.magic_tuple(), bytecode, _described(function), source_digest())
 
 
 def _described(value: Any) -> str:
-    """What tells one variant of a kernel made by a factory from another: the same in every process."""
-    signatures = getattr(value, "signatures", "")
-    return f"{getattr(value, '__name__', None) or getattr(value, '_name', None) or value!r}{signatures}"
+    """What tells one variant of a function made by a factory from another: the same in every process."""
+    function = getattr(value, "py_func", value)
+    name = getattr(function, "__qualname__", None) or getattr(value, "_name", None) or repr(value)
+    enclosed = getattr(function, "__closure__", None) or ()
+    return f"{name}({', '.join(_described(cell.cell_contents) for cell in enclosed)})"
 
 
 def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Any]:

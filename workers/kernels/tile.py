@@ -241,7 +241,6 @@ def make_tile(shape: TileShape) -> Any:
     without `prefetch_next`.
     """
 
-    @emits(types.void, *[types.int64] * 11)
     def tile(builder: ir.IRBuilder, *values: ir.Value) -> None:
         rows, a, lda, b, seg_len, k, c, ldc, resume, row_bytes, ahead = values
         a, b, c, ahead = (builder.inttoptr(where, PTR) for where in (a, b, c, ahead))
@@ -258,4 +257,5 @@ def make_tile(shape: TileShape) -> Any:
         builder.unreachable()
         builder.position_at_end(end)
 
-    return tile
+    tile.__name__ = f"tile_{shape.name}"  # the cache tells tiles apart by name
+    return emits(types.void, *[types.int64] * 11)(tile)

@@ -2,11 +2,14 @@
 
 import subprocess
 import sys
+from typing import Any
 
+from workers.kernels.compile import kernel
 from workers.kernels.warm import KERNEL_MODULES, warm_up
 
 COUNT_COMPILED = """
 import importlib
+from workers.kernels.compile import kernel
 from workers.kernels.warm import KERNEL_MODULES, warm_up
 warm_up()
 misses, hits = 0, 0
@@ -25,3 +28,14 @@ def test_a_second_process_loads_every_kernel_and_compiles_none() -> None:
     misses, hits = map(int, counts.split())
     assert misses == 0
     assert hits >= len(KERNEL_MODULES)
+
+
+def test_variants_made_by_one_factory_do_not_take_each_others_code() -> None:
+    def make(offset: int) -> Any:
+        @kernel("int64(int64)")
+        def shifted(x):  # type: ignore[no-untyped-def]
+            return x + offset
+
+        return shifted
+
+    assert [make(offset)(10) for offset in (1, 2, 1)] == [11, 12, 11]
