@@ -6,7 +6,7 @@ In its rows, "decode" counts from when every one of n streams has its first toke
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from bench.llama_server import llama_arm
 from bench.prompts import PromptMaker
 from bench.report import Report, exit_code
 from bench.rounds import Arm, Samples, Work, run_rounds, warm_up
-from bench.spread import spread
+from bench.spread import paired_ratio, spread
 from bench.subprocess_server import first_model_of, parkade_server
 
 # Arm to (ranks, threads a rank): the same two cores, shared in two ways.
@@ -104,30 +104,27 @@ def serve_options(bench: EngineBench, ranks: int, threads: int) -> list[str]:
 
 def make_report(bench: EngineBench, samples: Samples, names: Sequence[str]) -> Report:
     report = Report(title="engine", settings={"model": bench.model, **asdict(bench.work)})
-    for num_streams in bench.work.num_streams:
-        load = f"decode, n={num_streams}"
+    loads = bench.work.num_streams
+    for num_streams in loads:
+        _add_rates(report, f"decode, n={num_streams}", {name: samples.decode[name, num_streams] for name in names})
+    if samples.prefill:
+        _add_rates(report, f"prefill, {bench.work.prefill_prompt_tokens}", samples.prefill)
+    for num_streams in loads:
         for name in names:
-            report.add(load, name, "tokens/s", spread(samples.decode[name, num_streams]))
-        for above, below in pairs(names):
-            report.add(load, f"{above} / {below}", "ratio", samples.decode_ratio(above, below, num_streams))
-    for name in names if samples.prefill else ():
-        report.add(f"prefill, {bench.work.prefill_prompt_tokens}", name, "tokens/s", spread(samples.prefill[name]))
-    for above, below in pairs(names) if samples.prefill else ():
-        report.add(
-            f"prefill, {bench.work.prefill_prompt_tokens}",
-            f"{above} / {below}",
-            "ratio",
-            samples.prefill_ratio(above, below),
-        )
-    for num_streams in bench.work.num_streams:
-        for name in names:
-            rates = spread(samples.total[name, num_streams])
-            report.add(f"overall, n={num_streams}", name, "tokens/s", rates)
+            report.add(f"overall, n={num_streams}", name, "tokens/s", spread(samples.total[name, num_streams]))
     if BAR_ARM in names and LLAMA in names:
-        ratios = {n: samples.decode_ratio(BAR_ARM, LLAMA, n).median for n in bench.work.num_streams}
+        ratios = {num_streams: samples.decode_ratio(BAR_ARM, LLAMA, num_streams).median for num_streams in loads}
         prefill = samples.prefill_ratio(BAR_ARM, LLAMA).median if samples.prefill else None
         report.bars += peer_bars(ratios, prefill)
     return report
+
+
+def _add_rates(report: Report, what: str, rates: Mapping[str, Sequence[float]]) -> None:
+    """Each arm's rates, then the ratios worth reading."""
+    for name, values in rates.items():
+        report.add(what, name, "tokens/s", spread(values))
+    for above, below in pairs(list(rates)):
+        report.add(what, f"{above} / {below}", "ratio", paired_ratio(rates[above], rates[below]))
 
 
 def pairs(names: Sequence[str]) -> list[tuple[str, str]]:
