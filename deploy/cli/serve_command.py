@@ -50,6 +50,8 @@ def serve_command(  # noqa: PLR0917 - flags have no order; Typer passes them by 
     """
     flags = dict(locals())
     given = {name: flags[name] for name in ServeConfig.model_fields if flags[name] is not None}
+    if debug:
+        given.setdefault("log_level", "debug")
     environment = read_environment()
     with one_line_errors(debug=debug):
         checked = load_config(given, config)

@@ -17,6 +17,7 @@ from ray import serve
 from ray.serve.config import HTTPOptions, ProxyLocation
 
 from cluster.cluster_spec import ClusterSpec
+from cluster.errors import ClusterError
 from cluster.launch import ClusterHandle, start_cluster
 from deploy.gateway.deployment import GatewaySpec, gateway_application
 from deploy.serve.banner import url_of
@@ -30,7 +31,11 @@ log = logging.getLogger(__name__)
 
 _APPLICATION = "parkade"
 _CLUSTER = "server"
-_FAILURE_POLL_S = 1.0
+_FAILURE_POLL_S = 0.5
+_PING_EVERY_S = 2.0
+_PING_TIMEOUT_S = 30.0
+# A ping that fails is no proof: the engine says by itself why it ended. Without that word these many are.
+_MAX_SILENT_PINGS = 4
 _HEALTH_TIMEOUT_S = 60.0
 _HEALTH_POLL_S = 0.05
 # How long a stream may go on when the server is told to stop.
@@ -67,11 +72,27 @@ class RunningServer:
 
     def wait(self, stop: threading.Event) -> str | None:
         """None once `stop` is set; else, in one line, what was lost."""
-        assert self._cluster is not None
+        cluster = self._cluster
+        assert cluster is not None
+        silent, next_ping = 0, 0.0
         while not stop.is_set():
-            failure = self._cluster.wait_for_failure(_FAILURE_POLL_S)
+            failure = cluster.wait_for_failure(_FAILURE_POLL_S)
             if failure is not None and not stop.is_set():
                 return failure
+            if time.monotonic() < next_ping:
+                continue
+            # An idle engine hears of a dead rank only when it takes a step: a ping takes one.
+            next_ping = time.monotonic() + _PING_EVERY_S
+            silent = silent + 1 if (complaint := self._ping(cluster)) else 0
+            if complaint and silent == _MAX_SILENT_PINGS:
+                return complaint
+        return None
+
+    def _ping(self, cluster: ClusterHandle) -> str | None:
+        try:
+            cluster.ping(_PING_TIMEOUT_S)
+        except ClusterError as error:
+            return str(error)
         return None
 
     def stop(self) -> None:

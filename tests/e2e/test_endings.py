@@ -117,12 +117,24 @@ def test_a_killed_command_does_not_leave_its_ranks_running(tiny_folder: Path, tm
         assert_gone(server, family, session, shared_before)
 
 
-def test_a_killed_driver_is_told_and_leaves_nothing(tiny_folder: Path, tmp_path: Path) -> None:
+def test_a_killed_rank_ends_the_server_with_one_line(tiny_folder: Path, tmp_path: Path) -> None:
     shared_before = shared_memory()
     with parkade_serve(tmp_path, tiny_folder, "--kv-pool-tokens", "256") as server:
+        family, session = server.family(), server.session_dir()
+        ranks = [member for member in family if "ray::RankActor" in " ".join(member.cmdline())]
+        assert len(ranks) == 2
+        ranks[1].kill()
+        assert server.process.wait(END_S) == 1
+        assert_gone(server, family, session, shared_before)
+        assert server.printed().splitlines()[-1].startswith("parkade: the model's ranks are lost: rank ")
+
+
+def test_a_killed_driver_is_told_and_leaves_nothing(tiny_folder: Path, tmp_path: Path) -> None:
+    shared_before = shared_memory()
+    with parkade_serve(tmp_path, tiny_folder, ready_line="Ray is up") as server:
         family, session = server.family(), server.session_dir()
         driver = next(member for member in family if DRIVER in member.cmdline())
         driver.kill()
         assert server.process.wait(END_S) == 1
         assert_gone(server, family, session, shared_before)
-        assert server.printed().splitlines()[-1].startswith("parkade: the server's driver process died while serving")
+        assert server.printed().splitlines()[-1].startswith("parkade: the server's driver process died while loading")
