@@ -45,8 +45,6 @@ def serve_command(  # noqa: PLR0917 - flags have no order; Typer passes them by 
       parkade serve ./Qwen3-0.6B --tensor-parallel-size 2 --kv-pool-tokens 32768 --host-ram 4GiB
 
       parkade serve --config server.yaml --port 9000
-
-    A pool token of SmolLM2-135M takes 45 KiB over all ranks in float32, half in bfloat16.
     """
     flags = dict(locals())
     given = {name: flags[name] for name in ServeConfig.model_fields if flags[name] is not None}

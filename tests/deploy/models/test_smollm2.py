@@ -4,6 +4,7 @@ import json
 import os
 import time
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,16 @@ def gguf_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Spinning threads are slow beside other work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.filterwarnings("default")  # transformers' GGUF reader warns about itself
 def test_logits_are_those_of_transformers_reading_the_gguf(smollm2_dir: Path, gguf_dir: Path) -> None:
     ours = AutoModelForCausalLM.from_pretrained(smollm2_dir, dtype=torch.float32)
@@ -49,7 +60,6 @@ def test_logits_are_those_of_transformers_reading_the_gguf(smollm2_dir: Path, gg
     for name, weight in theirs.state_dict().items():
         assert torch.equal(weights[name], weight.to(torch.bfloat16).to(torch.float32)), name
         weight.copy_(weight.to(torch.bfloat16))
-    torch.set_num_threads(1)  # spinning threads are slow beside other work
     tokens = torch.tensor([Tokenizer.from_file(str(smollm2_dir / "tokenizer.json")).encode(TEXTS[0]).ids])
     with torch.no_grad():
         assert torch.equal(ours(tokens).logits, theirs(tokens).logits)
