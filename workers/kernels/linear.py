@@ -21,6 +21,7 @@ from workers.kernels.tile import TileShape, make_tile
 
 PANEL = 2 * native_lanes()
 X_BLOCK_BYTES = 1 << 20
+_WORTH_A_TEAM = 1 << 17  # multiplications; below, waking a thread takes longer than the product
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ def linear(
     check("out", out, F32, (num_rows, packed.out_features))
     data = packed.data
     multiply = _multiply_bf16 if data.dtype is BF16 or data.dtype == BF16 else _multiply_f32
-    if num_threads == 1:
+    if num_threads == 1 or data.size * num_rows < _WORTH_A_TEAM:
         multiply(x, data, packed.bias, out, 0, 1)
     else:
         multiply_with_team(multiply, (x, data, packed.bias, out), num_threads)

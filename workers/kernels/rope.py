@@ -11,7 +11,7 @@ import numpy.typing as npt
 from workers.kernels.checks import F32, I32, KernelInputError, check, check_pool
 from workers.kernels.compile import kernel, part
 from workers.kernels.norm import norm_row
-from workers.kernels.simd import address, load_f32, stack, store_bf16, store_f32
+from workers.kernels.simd import address, load_f32, load_first, stack, store_bf16, store_f32, store_first
 
 _HEAD_BYTES = 256 * 4
 
@@ -20,11 +20,13 @@ _HEAD_BYTES = 256 * 4
 def _rotate(head, cos, sin, head_dim, target):  # type: ignore[no-untyped-def]
     """One head at address `head`, rotated to `target`, which may not overlap it."""
     half = head_dim // 2
-    for i in range(half):
-        c, s = load_f32(cos + i * 4), load_f32(sin + i * 4)
-        x1, x2 = load_f32(head + i * 4), load_f32(head + (half + i) * 4)
-        store_f32(target + i * 4, x1 * c - x2 * s)
-        store_f32(target + (half + i) * 4, x2 * c + x1 * s)
+    for i in range(0, half, 16):
+        lanes = min(16, half - i)
+        left, right = i * 4, (half + i) * 4
+        c, s = load_first(cos + left, lanes), load_first(sin + left, lanes)
+        x1, x2 = load_first(head + left, lanes), load_first(head + right, lanes)
+        store_first(target + left, x1 * c - x2 * s, lanes)
+        store_first(target + right, x2 * c + x1 * s, lanes)
 
 
 @part

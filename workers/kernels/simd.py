@@ -77,7 +77,7 @@ def emits(result: Any, *arguments: Any) -> Callable[[Callable[..., Value | None]
 
         parameters = [inspect.Parameter(f"arg{i}", POSITIONAL) for i in range(len(arguments) + 1)]
         define.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # numba folds calls by it
-        define.__name__ = emit.__name__
+        define.__name__ = define.__qualname__ = emit.__name__
         return intrinsic(define)
 
     return decorate
