@@ -51,6 +51,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.filterwarnings("default")  # transformers' GGUF reader warns about itself
 def test_logits_are_those_of_transformers_reading_the_gguf(smollm2_dir: Path, gguf_dir: Path) -> None:
