@@ -6,6 +6,8 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from workers.spec import RankSpec
 log = logging.getLogger(__name__)
 
 _STOP_GRACE_S = 5.0
+_REAP_S = 1.0
 
 RankTarget = Callable[[RankSpec, LinkAddress, int], None]
 
@@ -100,13 +103,15 @@ class ProcessExecutor:
 
 
 def _end_all(processes: Sequence[BaseProcess], shm_path: str) -> None:
+    # Sentinels, not exit codes: whoever else waits for children of this process may have taken those.
     deadline = time.monotonic() + _STOP_GRACE_S
     for process in processes:
-        process.join(max(0.0, deadline - time.monotonic()))
-        if process.is_alive():
+        if not wait([process.sentinel], max(0.0, deadline - time.monotonic())):
             log.warning("killing %s (pid %s), which did not end by itself", process.name, process.pid)
             process.kill()
-            process.join()
-        process.close()
+            wait([process.sentinel])
+        process.join(_REAP_S)
+        with suppress(ValueError):  # reaped by another: multiprocessing believes that it runs
+            process.close()
     if shm_path:  # there only when rank 0 was killed before all had mapped it
         Path(shm_path).unlink(missing_ok=True)

@@ -6,6 +6,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import psutil
@@ -94,15 +95,13 @@ async def test_two_rank_processes_draw_the_tokens_of_one_rank_through_park_and_r
 async def test_a_killed_rank_fails_the_group_and_the_other_ends_too(model_dir: Path) -> None:
     spec = spec_of(model_dir, 2)
     async with running(spec) as executor:
-        first, second = executor.pids
-        os.kill(second, signal.SIGKILL)
+        survivor = executor._processes[0]
+        os.kill(executor.pids[1], signal.SIGKILL)
         with pytest.raises(ExecutorFailed, match="rank 1"):
             for plan in plans(park=False):
                 await executor.submit(plan)
-        survivor = psutil.Process(first) if psutil.pid_exists(first) else None
-        if survivor is not None:
-            await asyncio.to_thread(psutil.wait_procs, [survivor], 20)
-            assert not survivor.is_running() or survivor.status() == psutil.STATUS_ZOMBIE
+        ended = await asyncio.to_thread(wait, [survivor.sentinel], 20)
+        assert ended == [survivor.sentinel]
     assert not in_shared_memory(spec.collective.shm_path)
 
 
@@ -127,6 +126,13 @@ def test_ranks_die_with_a_killed_parent(model_dir: Path) -> None:
         assert set(Path("/dev/shm").iterdir()) <= before
     finally:
         parent.end()
+
+
+async def test_ranks_reaped_by_somebody_else_are_no_trouble_to_stop(model_dir: Path) -> None:
+    async with running(spec_of(model_dir, 1, "single")) as executor:
+        (pid,) = executor.pids
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)  # noqa: ASYNC222  # before the loop sees the death and reaps it itself
 
 
 async def test_specs_that_are_no_group_are_refused(model_dir: Path) -> None:
