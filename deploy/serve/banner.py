@@ -38,6 +38,7 @@ def curl_line(plan: ServerPlan) -> str:
         "model": plan.model_id,
         "messages": [{"role": "user", "content": "What is the capital of France?"}],
         "max_tokens": 64,
+        "temperature": 0,
     }
     return (
         f"curl {url_of(plan)}/v1/chat/completions -H 'Content-Type: application/json' -d "
