@@ -5,17 +5,15 @@ word (flag, then sleepers) must not be swapped. `syscall` and `clock_gettime` ar
 compiled code can be cached. Linux only; x86-64 and aarch64.
 """
 
-import functools
-import hashlib
 import platform
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from llvmlite import ir
 from numba import njit, types
-from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
+
+from workers.code_cache import SourceKeyedCache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -33,25 +31,10 @@ _clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32
 _U32 = ir.IntType(32)
 
 
-@functools.cache
-def _source_digest() -> bytes:
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.digest()
-
-
-class _SourceKeyedCache(FunctionCache):  # type: ignore[misc]  # numba has no types
-    """numba's cache looks only at the file that holds a function; what the function calls may stand in another."""
-
-    def _index_key(self, sig: Any, codegen: Any) -> Any:
-        return (super()._index_key(sig, codegen), _source_digest())
-
-
 def compiled(function: Function) -> Function:
     """Machine code at the first call, from the cache later; runs without the GIL."""
     dispatcher = njit(nogil=True)(function)
-    dispatcher._cache = _SourceKeyedCache(function)
+    dispatcher._cache = SourceKeyedCache(function)
     return cast(Function, dispatcher)
 
 
