@@ -13,7 +13,7 @@ from typing import Any
 from cluster.cluster_spec import TokenAddress
 from cluster.ordered_sender import OrderedSender
 from scheduler.admission import Addressed, AdmissionCore, AdmissionPolicy, AdmissionRefused, GroupCapacity
-from scheduler.messages import Cancel, Command, EngineEvent, Finished, Submission
+from scheduler.messages import Command, Deferred, EngineEvent, Finished, Submission
 
 log = logging.getLogger(__name__)
 
@@ -90,8 +90,7 @@ class AdmissionDesk:
     def cancel(self, request_id: str) -> None:
         """End a request in whatever state; an unknown id is a no-op."""
         orders = self._core.cancel(request_id, self._now())
-        told = any(isinstance(order.command, Cancel) and order.command.request_id == request_id for order in orders)
-        if not told:  # it was queued, or is unknown: no engine will say that it has finished
+        if not self._core.knows(request_id):  # it was queued: no engine will say that it has finished
             self._gateway_of.pop(request_id, None)
         self._send(orders)
 
@@ -105,7 +104,8 @@ class AdmissionDesk:
                     self._retire(group_id, reason)
                 case _:
                     self._send(self._core.on_event(word, self._now()))
-                    if isinstance(word, Finished):
+                    # A request that was cancelled before its engine had room for it ends with a Deferred.
+                    if isinstance(word, Finished | Deferred) and not self._core.knows(word.request_id):
                         self._gateway_of.pop(word.request_id, None)
 
     def tick(self) -> None:

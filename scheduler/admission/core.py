@@ -165,6 +165,10 @@ class AdmissionCore:
 
     # ---- looking in
 
+    def knows(self, request_id: str) -> bool:
+        """Whether the request lives."""
+        return request_id in self._books.records
+
     def status(self, now: float) -> AdmissionStatus:
         """A snapshot that shares nothing with the core."""
         return take_status(self._books, now)
