@@ -28,7 +28,7 @@ HTTP_ARMS = tuple(f"HTTP {shape}" for shape in SHAPES)
 ENGINE_ARMS = tuple(f"engine {shape}" for shape in SHAPES)
 OWN_ARMS = HTTP_ARMS + ENGINE_ARMS
 BAR_ARM = "HTTP TP2"
-LLAMA, PEER = "llama-server", "peer"
+LLAMA, PEER = "llama.cpp", "peer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,4 +35,4 @@ def llama_arm(binary: Path, gguf: Path, *, num_slots: int, slot_tokens: int, num
         binary, gguf, port=port, num_slots=num_slots, slot_tokens=slot_tokens, num_threads=num_threads
     )
     with running(command, port) as server:
-        yield HttpArm("llama-server", server.url, server.model, extra=EXTRA_FIELDS)
+        yield HttpArm("llama.cpp", server.url, server.model, extra=EXTRA_FIELDS)

@@ -48,9 +48,9 @@ def test_ratios_are_http_over_its_engine_and_own_over_peers() -> None:
 
 
 def test_the_engine_report_holds_http_tp2_against_llama_server() -> None:
-    rates = {"HTTP TP2": 40.0, "llama-server": 25.0}
+    rates = {"HTTP TP2": 40.0, "llama.cpp": 25.0}
     report = make_report(BENCH, samples(rates), list(rates))
-    assert ratios(report)["decode, n=8", "HTTP TP2 / llama-server"] == pytest.approx(1.6)
+    assert ratios(report)["decode, n=8", "HTTP TP2 / llama.cpp"] == pytest.approx(1.6)
     # 1.6 is above the bars of one stream (1.3) and of prefill (1.3), and below that of eight (1.7).
     assert [(bar.name, bar.held) for bar in report.bars] == [
         ("decode, 1 streams, against the peer", True),
@@ -149,7 +149,7 @@ def test_a_report_is_written_whole(tmp_path: Path) -> None:
 
 
 def test_a_report_prints_its_rows_and_bars() -> None:
-    rates = {"HTTP TP2": 40.0, "llama-server": 25.0}
+    rates = {"HTTP TP2": 40.0, "llama.cpp": 25.0}
     out = io.StringIO()
     make_report(BENCH, samples(rates), list(rates)).print(Console(file=out, width=120))
     assert "held   decode, 1 streams, against the peer: 1.60, at least 1.30 asked" in out.getvalue()
