@@ -58,17 +58,33 @@ def running(command: Sequence[str], port: int) -> Iterator[RunningServer]:
     """Raises `ServerError` with the server's last lines when it ends before it is ready, or is not ready in time."""
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         started = time.perf_counter()
-        # A session of its own: Ctrl-C reaches the bench alone, which then ends the server in order.
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        process = None
         try:
+            with _sigterm_deferred():
+                # A session of its own: Ctrl-C reaches the bench alone, which then ends the server in order.
+                process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                )
             url = f"http://127.0.0.1:{port}"
             _wait_until_healthy(process, url, log)
             ready_s = time.perf_counter() - started
             yield RunningServer(url=url, pid=process.pid, model=_first_model(url), ready_s=ready_s)
         finally:
-            _stop(process)
+            if process is not None:
+                _stop(process)
+
+
+@contextlib.contextmanager
+def _sigterm_deferred() -> Iterator[None]:
+    """A SIGTERM that unwinds the bench waits until the new process has a name by which it can be ended."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if came:
+        signal.raise_signal(signal.SIGTERM)
 
 
 def _wait_until_healthy(process: subprocess.Popen[bytes], url: str, log: IO[str]) -> None:
