@@ -30,6 +30,14 @@ def check_port(host: str, port: int) -> None:
             raise CannotServe(_why_not(host, port, error)) from error
 
 
+def free_port(host: str) -> int:
+    """A port of `host` that nobody listens on now."""
+    family, kind, _, _, (address, *_) = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind) as probe:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])
+
+
 def _why_not(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"port {port} on {host} is taken by another program; choose another with --port"

@@ -21,6 +21,7 @@ from cluster.errors import ClusterError
 from cluster.launch import ClusterHandle, start_cluster
 from deploy.gateway.deployment import GatewaySpec, gateway_application
 from deploy.serve.banner import url_of
+from deploy.serve.checks import free_port
 from deploy.serve.errors import ServerFailed
 from deploy.serve.plan import ServerPlan
 from deploy.serve.ray_session import join_ray, start_own_ray
@@ -63,7 +64,7 @@ class RunningServer:
         self._progress("Ray is up")
         with ThreadPoolExecutor(1, thread_name_prefix="cluster") as thread:
             starting = thread.submit(start_cluster, cluster_spec(plan), self._progress)
-            serve.start(proxy_location=ProxyLocation.HeadOnly, http_options=HTTPOptions(host=plan.host, port=plan.port))
+            serve.start(proxy_location=ProxyLocation.HeadOnly, http_options=self._http_options())
             self._progress("Serve is up")
             self._cluster = starting.result()
         self._progress("the model is loaded")
@@ -87,6 +88,13 @@ class RunningServer:
             if complaint and silent == _MAX_SILENT_PINGS:
                 return complaint
         return None
+
+    def _http_options(self) -> HTTPOptions:
+        """On a Ray of ours the gateway itself answers on the plan's port, and Serve's proxy, which cannot be left out,
+        on any other.
+        """
+        port = free_port(self._plan.host) if self._owns_ray else self._plan.port
+        return HTTPOptions(host=self._plan.host, port=port)
 
     def _ping(self, cluster: ClusterHandle) -> str | None:
         try:

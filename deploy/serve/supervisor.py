@@ -117,7 +117,7 @@ class Supervisor:
         scratch = self._session / "t"
         scratch.mkdir()
         own_ray = self._plan.ray_address is None
-        variables = environment.for_own_ray(token) if own_ray else environment.for_running_ray()
+        variables = environment.for_own_ray(token, self._plan.port) if own_ray else environment.for_running_ray()
         with (self._session / "driver.log").open("wb") as log:
             output = None if self._debug else log
             driver = subprocess.Popen(

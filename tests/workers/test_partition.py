@@ -65,7 +65,7 @@ def test_smollm2_on_two_ranks() -> None:
     first, second = partition(SMOLLM2, 2)
     assert (first.query_heads, first.kv_heads) == (Span(start=0, end=6), Span(start=0, end=2))
     assert (second.query_heads, second.kv_heads) == (Span(start=6, end=9), Span(start=2, end=3))
-    assert (first.mlp, second.mlp) == (Span(start=0, end=656), Span(start=656, end=1536))
+    assert (first.mlp, second.mlp) == (Span(start=0, end=768), Span(start=768, end=1536))
     assert (first.vocab, second.vocab) == (Span(start=0, end=24576), Span(start=24576, end=49152))
 
 
@@ -92,12 +92,9 @@ def test_every_range_is_covered_once_in_rank_order(world_size: int) -> None:
 
 
 @pytest.mark.parametrize("world_size", [2, 4, 5])
-def test_the_rank_with_fewer_heads_takes_more_mlp_columns(world_size: int) -> None:
-    parts = partition(SMOLLM2, world_size)
-    by_heads = sorted(parts, key=lambda part: part.query_heads.size)
-    columns = [part.mlp.size for part in by_heads]
-    assert columns == sorted(columns, reverse=True)
-    assert columns[0] > columns[-1]
+def test_ranks_with_unequal_heads_still_share_the_mlp_evenly(world_size: int) -> None:
+    columns = [part.mlp.size for part in partition(SMOLLM2, world_size)]
+    assert max(columns) - min(columns) <= 16
 
 
 @pytest.mark.parametrize("world_size", [0, 10])

@@ -25,7 +25,9 @@ OK = 0
 TIMED_OUT = 1
 ABORTED = 2
 
-_SPINS = 50
+# About 0.1 ms: as long as ranks with unequal heads wait for one another in every layer. Sleeping and being woken costs
+# more than that where ranks have cores of their own; where they have not, it is soon given up.
+_SPINS = 2000
 _LINE = 64
 _ABORT_OFFSET = 4096
 _BLOCK = 4096  # floats summed at once: the block stays in the first-level cache while slot after slot is added

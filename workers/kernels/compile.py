@@ -1,4 +1,5 @@
 """The one way kernels are compiled: ahead of the first call, without the GIL, and kept on disk between processes."""
+
 import functools
 from collections.abc import Callable
 from typing import Any

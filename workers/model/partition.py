@@ -1,10 +1,10 @@
 """Which heads, MLP columns and vocabulary each tensor-parallel rank holds. Pure arithmetic, the same on every rank.
 
 Heads: KV heads with their query heads are dealt whole, by largest remainder (3 KV heads on 2 ranks: 2 + 1). With more
-ranks than KV heads a KV head is replicated on several ranks, which split its query heads. MLP columns: dealt so that
-attention and MLP together cost every rank about the same; fewer heads, more columns. Vocabulary: near-equal ranges.
-Columns and vocabulary come in multiples of 16 where the sizes allow it. All ranges are half-open and, in rank order,
-cover everything without a gap.
+ranks than KV heads a KV head is replicated on several ranks, which split its query heads. MLP columns and vocabulary:
+near-equal ranges, in multiples of 16 where the sizes allow it. A rank with fewer heads does not take more columns: the
+ranks meet after the attention and again after the MLP, so what one saves in the first half of a layer it cannot spend
+in the second. All ranges are half-open and, in rank order, cover everything without a gap.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,6 @@ from workers.model.config import ModelConfig
 
 # Lanes of a vector register: kernels work on so many output columns at once.
 LANES = 16
-
-# The context, in tokens, at which the shares of attention and MLP are balanced.
-BALANCED_CONTEXT = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +48,7 @@ def partition(config: ModelConfig, world_size: int) -> tuple[Partition, ...]:
             f"tensor parallel size {world_size} is not between 1 and {config.num_heads}, the query heads of this model"
         )
     heads = _deal_heads(config, world_size)
-    mlp = _deal_mlp(config, heads)
+    mlp = _ranges(_near_equal(config.intermediate_size, world_size))
     vocab = _ranges(_near_equal(config.vocab_size, world_size))
     return tuple(
         Partition(rank=rank, world_size=world_size, query_heads=queries, kv_heads=kv, mlp=mlp[rank], vocab=vocab[rank])
@@ -73,44 +70,18 @@ def _deal_heads(config: ModelConfig, world_size: int) -> list[tuple[Span, Span]]
     return dealt
 
 
-def _deal_mlp(config: ModelConfig, heads: Sequence[tuple[Span, Span]]) -> list[Span]:
-    """Columns such that every rank's multiplications a token, at `BALANCED_CONTEXT`, come out near-equal."""
-    hidden, dim = config.hidden_size, config.head_dim
-    attention = [
-        2 * hidden * dim * (queries.size + kv.size) + 2 * queries.size * dim * BALANCED_CONTEXT for queries, kv in heads
-    ]
-    per_column = 3 * hidden
-    share = (sum(attention) + per_column * config.intermediate_size) / len(heads)
-    wanted = [max((share - cost) / per_column, 0.0) for cost in attention]
-    return _ranges(_by_weight(config.intermediate_size, wanted))
-
-
 def _even(total: int, num_parts: int) -> list[int]:
     """Largest remainder of equal quotas: the first parts take one more."""
     return [total // num_parts + (part < total % num_parts) for part in range(num_parts)]
 
 
 def _near_equal(total: int, num_parts: int) -> list[int]:
-    return _by_weight(total, [1.0] * num_parts)
-
-
-def _by_weight(total: int, weights: Sequence[float]) -> list[int]:
-    """`total` in parts by weight, by largest remainder; every part at least one unit of `LANES`, or of 1 if too
-    small.
-    """
-    num_parts = len(weights)
+    """Parts in units of `LANES`, or of 1 where `total` is too small for that; the last takes what is no whole unit."""
     unit = LANES if total // LANES >= num_parts else 1
     units, rest = divmod(total, unit)
     if units < num_parts:
         raise CannotPartition(f"{total} columns cannot be dealt to {num_parts} ranks; use fewer ranks")
-    spare = units - num_parts
-    scale = sum(weights)
-    quotas = [max(spare * weight / scale, 0.0) for weight in weights]
-    parts = [int(quota) for quota in quotas]
-    by_remainder = sorted(range(num_parts), key=lambda part: (parts[part] - quotas[part], part))
-    for part in by_remainder[: spare - sum(parts)]:
-        parts[part] += 1
-    sizes = [(part + 1) * unit for part in parts]
+    sizes = [part * unit for part in _even(units, num_parts)]
     sizes[-1] += rest
     return sizes
 

@@ -115,7 +115,7 @@ def test_the_cache_follows_xdg(tmp_path: Path) -> None:
 
 def test_an_own_ray_hears_nothing_of_another_one() -> None:
     outer = {"RAY_ADDRESS": "10.0.0.1:6379", "RAY_AUTH_TOKEN": "theirs", "RAY_AUTH_MODE": "disabled", "HOME": "/h"}
-    inner = read_environment(outer).for_own_ray(Path("/run/token"))
+    inner = read_environment(outer).for_own_ray(Path("/run/token"), 8000)
     assert "RAY_ADDRESS" not in inner
     assert "RAY_AUTH_TOKEN" not in inner
     assert (inner["RAY_AUTH_MODE"], inner["RAY_AUTH_TOKEN_PATH"], inner["HOME"]) == ("token", "/run/token", "/h")
