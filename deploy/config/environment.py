@@ -15,6 +15,7 @@ _RAY = {
     # Serve ends and restarts a proxy that is not ready within 5 s, for ever on a machine that is busy loading a model.
     "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
     "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "60",
+    "RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "1",
     # A metrics page that Ray would open to every network, on a fixed port that another Ray may want: no port, no page.
     "DASHBOARD_METRIC_PORT": "-1",
 }
