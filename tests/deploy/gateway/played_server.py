@@ -31,6 +31,9 @@ class PlayedCluster:
     async def addresses(self) -> list[TokenAddress]:
         return [TokenAddress(group_id="group-0", endpoint=await self._hub.open(), token=self._hub.token)]
 
+    async def close(self) -> None:
+        self._hub.close()
+
     async def submit(self, submission: Submission) -> AdmissionRefused | None:
         if submission.priority == -1:
             return QueueFull(8, 8, "requests", 5)
@@ -72,6 +75,7 @@ def main(model_dir: str, ray_dir: str, port: int) -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     sys.stdin.read()
+    ray.get(actor.close.remote())
     ray.kill(actor)
     ray.shutdown()
 
