@@ -52,9 +52,9 @@ def ready_bar(ready_s: float) -> Bar:
     return Bar(name="warm time to ready, s", value=ready_s, bound=READY_S, at_most=True)
 
 
-def memory_bar(rank: int, resident_mib: float, accounted_mib: float) -> Bar:
+def memory_bar(rank: str, resident_mib: float, accounted_mib: float) -> Bar:
     """`accounted_mib` is weights + pool + arena in use of this rank."""
-    name = f"rank {rank}: resident memory, MiB"
+    name = f"{rank}: resident memory, MiB"
     return Bar(name=name, value=resident_mib, bound=accounted_mib + RANK_EXTRA_MIB, at_most=True)
 
 

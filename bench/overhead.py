@@ -22,13 +22,14 @@ from workers.model.memory import rank_bytes
 RANKS, THREADS = 2, 1
 MIB = 2**20
 HTTP, ENGINE = "HTTP TP2", "engine TP2"
+RANK_NAMES = ("smaller rank", "larger rank")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankMemory:
     """In MiB. `accounted` is weights + the whole pool; the arena is empty when this is read."""
 
-    rank: int
+    name: str
     resident: float
     accounted: float
 
@@ -72,8 +73,8 @@ def rank_memory(bench: EngineBench, server: RunningServer) -> list[RankMemory]:
     resident = sorted(resident_mib(pid) for pid in pids)
     accounts = sorted((size.weights + num_pages * size.page) / MIB for size in sizes)
     return [
-        RankMemory(rank=index, resident=held, accounted=account)
-        for index, (held, account) in enumerate(zip(resident, accounts, strict=True))
+        RankMemory(name=name, resident=held, accounted=account)
+        for name, held, account in zip(RANK_NAMES, resident, accounts, strict=True)
     ]
 
 
@@ -95,7 +96,7 @@ def make_report(bench: EngineBench, samples: Samples, ready_s: list[float], memo
     report.add("warm start until ready", "parkade serve", "s", spread(ready_s))
     report.bars.append(ready_bar(spread(ready_s).median))
     for rank in memory:
-        report.add("resident memory", f"rank {rank.rank}", "MiB", spread([rank.resident]))
-        report.add("weights + pool", f"rank {rank.rank}", "MiB", spread([rank.accounted]))
-        report.bars.append(memory_bar(rank.rank, rank.resident, rank.accounted))
+        report.add("resident memory", rank.name, "MiB", spread([rank.resident]))
+        report.add("weights + pool", rank.name, "MiB", spread([rank.accounted]))
+        report.bars.append(memory_bar(rank.name, rank.resident, rank.accounted))
     return report

@@ -27,8 +27,8 @@ def test_http_must_reach_nine_tenths_of_the_engine() -> None:
 def test_times_and_sizes_are_bounded_from_above() -> None:
     assert ready_bar(30.0).held
     assert not ready_bar(30.1).held
-    assert memory_bar(0, resident_mib=900.0, accounted_mib=300.0).held
-    assert not memory_bar(0, resident_mib=901.0, accounted_mib=300.0).held
+    assert memory_bar("larger rank", resident_mib=900.0, accounted_mib=300.0).held
+    assert not memory_bar("larger rank", resident_mib=901.0, accounted_mib=300.0).held
 
 
 def test_a_bar_says_value_and_bound() -> None:

@@ -79,13 +79,16 @@ def test_the_overhead_report_has_a_bar_for_each_promise() -> None:
     work = Work(num_streams=(8,), rounds=2, prefill_repeats=0)
     bench = EngineBench(model="tiny", model_dir=Path("tiny"), work=work)
     made = samples({"HTTP TP2": 36.0, "engine TP2": 40.0})
-    memory = [RankMemory(rank=0, resident=500.0, accounted=200.0), RankMemory(rank=1, resident=900.0, accounted=200.0)]
+    memory = [
+        RankMemory(name="smaller rank", resident=500.0, accounted=200.0),
+        RankMemory(name="larger rank", resident=900.0, accounted=200.0),
+    ]
     report = overhead.make_report(bench, made, [20.0, 31.0, 40.0], memory)
     assert [(bar.name, bar.held) for bar in report.bars] == [
         ("HTTP over engine-only, 8 streams", True),
         ("warm time to ready, s", False),
-        ("rank 0: resident memory, MiB", True),
-        ("rank 1: resident memory, MiB", False),
+        ("smaller rank: resident memory, MiB", True),
+        ("larger rank: resident memory, MiB", False),
     ]
 
 
