@@ -18,15 +18,35 @@ class FinishReason(StrEnum):
 
 
 class Notice(StrEnum):
-    """What a stream is told between tokens."""
+    """What a stream is told between tokens. RECOMPUTED follows RESUMED where pages were dropped, not copied."""
 
     PARKED = "parked"
     RESUMED = "resumed"
+    RECOMPUTED = "recomputed"
+
+
+class ParkReason(StrEnum):
+    """PRESSURE: the pool runs short. SEAT: one of a higher priority takes its place. EXPLICIT: somebody ordered it."""
+
+    PRESSURE = "pressure"
+    SEAT = "seat"
+    EXPLICIT = "explicit"
+
+
+class ParkMode(StrEnum):
+    """COPY: pages lie in the arena. RECOMPUTE: pages were dropped; the tokens are computed again later."""
+
+    COPY = "copy"
+    RECOMPUTE = "recompute"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A validated request. `request_id` is unguessable and unique; `gateway_id` names the outbox its tokens go to."""
+    """A validated request. `request_id` is unique among the living; `gateway_id` names the outbox its tokens go to.
+
+    `n` choices share the prompt: a family, which enters, parks and comes back as one. Choice i draws with seed + i.
+    `owner` says whose it is, "" when nobody is told apart; it is no secret.
+    """
 
     request_id: str
     gateway_id: str
@@ -34,6 +54,8 @@ class Submission:
     sampling: SamplingParams
     stop: StopRules
     priority: int = 0
+    n: int = 1
+    owner: str = ""
 
 
 # ---- engine -> gateway
@@ -41,14 +63,20 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEvent:
-    """New tokens of a request, or a notice, or its end. `finish` is set exactly once, on the last event."""
+    """New tokens of one choice of a request, or its end, or a notice for all of them (then `choice` is 0).
+
+    `finish` is set exactly once a choice, on its last event; the request has ended when every choice has. `parks`,
+    `recomputes` and `parked_s` are those of the whole request so far.
+    """
 
     request_id: str
+    choice: int = 0
     tokens: tuple[int, ...] = ()
     notice: Notice | None = None
     finish: FinishReason | None = None
     error: str | None = None
     parks: int = 0
+    recomputes: int = 0
     parked_s: float = 0.0
 
 
@@ -65,7 +93,7 @@ class Admit:
 class Park:
     number: int
     request_id: str
-    reason: str
+    reason: ParkReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +124,14 @@ Command = Admit | Park | Restore | Cancel | Fail
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResidentLoad:
-    """`num_tokens` known tokens (prompt and output), which need `pages_to_hold`; `num_pages` pages held."""
+    """`num_tokens` known tokens (prompt and output), which need `pages_to_hold`; `num_pages` pages held.
+
+    Of a family all choices together, with the shared prompt counted once; `seats` are its choices not ended yet.
+    """
 
     request_id: str
     num_tokens: int
+    seats: int
     num_pages: int
     pages_to_hold: int
 
@@ -127,16 +159,23 @@ class Pressure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parked:
-    """The copy out has landed on every rank; the pages are free."""
+    """The pages are free: the copy out of `num_pages` has landed on every rank, or they were dropped (then 0).
+
+    `copy_s` is the longest rank's time, `copy_bytes` the sum over ranks; both 0 without a copy. Same in `Restored`.
+    """
 
     load: GroupLoad
     request_id: str
     num_pages: int
+    mode: ParkMode
+    reason: ParkReason
+    copy_s: float = 0.0
+    copy_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkFailed:
-    """The victim runs on: no arena room, or a copy failed."""
+    """The victim runs on: a copy failed or found no arena room, and recomputing is not allowed."""
 
     load: GroupLoad
     request_id: str
@@ -145,8 +184,15 @@ class ParkFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
+    """It runs again. `mode` COPY: its pages were copied in. RECOMPUTE: it computes its tokens again; `reason` says why
+    where a copy was meant to come back (a wrong checksum, a failed copy)."""
+
     load: GroupLoad
     request_id: str
+    mode: ParkMode
+    reason: str = ""
+    copy_s: float = 0.0
+    copy_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
