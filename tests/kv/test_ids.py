@@ -127,3 +127,29 @@ def test_a_released_table_gives_every_page_back_and_starts_anew() -> None:
     assert table.release(pool) == 3
     assert (table.num_pages, table.num_slots, pool.num_free) == (0, 0, 3)
     assert table.grow(pool, 1) == (0,)
+
+
+def test_a_table_that_borrows_gives_back_only_its_own_pages() -> None:
+    pool, lent = PagePool(6), PageTable(4)
+    lent.grow(pool, 9)
+    shared = lent.cede(2)
+    assert (shared, lent.page_ids, lent.own_ids, lent.num_own) == ((0, 1), (0, 1, 2), (2,), 1)
+    table = PageTable(4)
+    table.borrow(shared)
+    assert (table.num_slots, table.num_pages, table.num_own) == (8, 2, 0)
+    assert table.grow(pool, 9) == (3,)
+    pool.check_integrity([shared, lent.own_ids, table.own_ids])
+    assert (table.release(pool), table.page_ids, table.num_borrowed) == (1, (), 0)
+    assert (lent.release(pool), pool.num_owned) == (1, 2)
+    pool.check_integrity([shared])
+    pool.free(shared)
+    assert pool.num_free == 6
+
+
+def test_a_table_can_cede_more_of_what_it_computed_later() -> None:
+    pool, table = PagePool(6), PageTable(4)
+    table.grow(pool, 8)
+    assert table.cede(1) == (0,)
+    table.grow(pool, 16)
+    assert table.cede(2) == (1, 2)
+    assert (table.num_borrowed, table.own_ids) == (3, (3,))
