@@ -14,7 +14,7 @@ from cluster.cluster_spec import GroupSpec
 from cluster.placement import rank_resources, reserve, this_node_ip
 from cluster.rank_actor import RankActor
 from cluster.ray_errors import ray_error_text
-from scheduler.plan import StepPlan, StepResult
+from scheduler.plan import CopyResult, StepPlan, StepResult
 from workers.executors.rank_specs import new_collective_spec
 from workers.link import LinkAddress, PlanLink
 from workers.link.endpoint import Endpoint
@@ -50,6 +50,10 @@ class RayExecutor:
             await executor.stop()
             raise
         return executor
+
+    def listen(self, on_copy: Callable[[CopyResult], None]) -> None:
+        """Once, before the first plan that copies: who is called when a copy has ended on every rank."""
+        self._link.listen(on_copy)
 
     def submit(self, plan: StepPlan) -> asyncio.Future[StepResult]:
         """Send `plan` to every rank. The future raises ExecutorFailed."""

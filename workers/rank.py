@@ -1,28 +1,30 @@
-"""One tensor-parallel rank: it mirrors sequences from plans, runs their rows, samples, and copies pages out and in.
+"""One tensor-parallel rank: it mirrors sequences from plans, runs their rows, samples, and has pages copied out and in.
 
 It decides nothing. Plans are executed strictly in order; a plan that contradicts what the rank knows is refused with
-`RankDisagreement`, after which the whole group must stop.
+`RankDisagreement`, after which the whole group must stop. Copies run on a thread of their own, beside the plans that
+follow the one that started them.
 """
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from scheduler.plan import Chunk, ParkOrder, RestoreOrder, StepPlan
+from scheduler.plan import Chunk, StepPlan
 from workers.arena import Arena
 from workers.collective.protocol import Collective
+from workers.copier import Copier, CopyDone
+from workers.copies_in_flight import CopiesInFlight
 from workers.errors import DoesNotFit, RankDisagreement
 from workers.model.config import read_model_config
 from workers.model.partition import partition
 from workers.model.shard import ModelShard
 from workers.ops.backend import check_backend, open_backend
 from workers.ops.batch import Batch, Int32, RowSpan
-from workers.parked_pages import ParkedPages
 from workers.sampler import Draw, Sampler
 from workers.sequences import SequenceMirror, SequenceTable, check_pages
 from workers.spec import RankSpec
@@ -33,21 +35,29 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankAnswer:
-    """`tokens` holds (seq_id, token) of every chunk with `sample`, in plan order; `failed_copies` the sequences whose
-    copy failed here; `step_s` is what the step took here, in seconds.
+    """`tokens` holds (seq_id, token) of every chunk with `sample`, in plan order; `step_s` is what the step took here,
+    in seconds.
     """
 
     step: int
     tokens: tuple[tuple[int, int], ...] = ()
-    failed_copies: tuple[int, ...] = ()
     step_s: float = 0.0
 
 
 class Rank:
     """Weights, KV shard, arena and mirrors of one rank. Not thread-safe: one plan at a time."""
 
-    def __init__(self, spec: RankSpec, collective: Collective[Any], progress: Progress | None = None) -> None:
-        """Load this rank's weights. Raises `ModelError`, `CannotPartition`, `BackendUnavailable` or `DoesNotFit`."""
+    def __init__(
+        self,
+        spec: RankSpec,
+        collective: Collective[Any],
+        on_copy: Callable[[CopyDone], None],
+        progress: Progress | None = None,
+    ) -> None:
+        """Load this rank's weights. `on_copy` is called on the copy thread, once for every copy of a plan.
+
+        Raises `ModelError`, `CannotPartition`, `BackendUnavailable` or `DoesNotFit`.
+        """
         check_backend(spec)
         torch.set_num_threads(spec.num_threads)
         config = read_model_config(spec.model_dir)
@@ -73,9 +83,11 @@ class Rank:
         )
         self._sampler: Sampler[Any] = Sampler(parts, spec.rank, backend.ops, collective)
         self._kv = backend.kv
+        self._sequences = SequenceTable(spec.max_model_len, spec.page_size, spec.num_pages)
+        self._on_copy = on_copy
+        self._in_flight = CopiesInFlight(spec.num_pages, spec.arena_pages)
         self._arena = Arena(spec.arena_pages, backend.kv.page_bytes)
-        self._parked = ParkedPages(self._arena)
-        self._sequences = SequenceTable(-(-spec.max_model_len // spec.page_size), spec.num_pages)
+        self._copier = Copier(backend.kv, self._arena, self._end_copy)
         self._next_step = 0
         _log.info("rank %d of %d is loaded: %s, %s", spec.rank, spec.world_size, config.architecture, part)
 
@@ -87,6 +99,11 @@ class Rank:
     def num_sequences(self) -> int:
         return len(self._sequences)
 
+    @property
+    def num_copies(self) -> int:
+        """Of those that have not ended here."""
+        return len(self._in_flight)
+
     def execute(self, plan: StepPlan) -> RankAnswer:
         """Run one plan, whole. Raises `RankDisagreement`; the rank is of no further use then."""
         started = time.perf_counter()
@@ -95,53 +112,43 @@ class Rank:
         self._next_step += 1
         for seq_id in plan.finished:
             self._sequences.remove(seq_id)
-            self._parked.release(seq_id)
-        failed = [order.seq_id for order in plan.parks if not self._park(order)]
-        failed += [order.seq_id for order in plan.restores if not self._restore(order)]
-        for new in plan.new:
-            self._sequences.add(new)
-        for grant in plan.grants:
-            self._sequences.grant(grant.seq_id, grant.page_ids)
+        self._start_copies(plan)
+        self._change_tables(plan)
         tokens = self._compute(plan.chunks) if plan.chunks else ()
-        return RankAnswer(
-            step=plan.step, tokens=tokens, failed_copies=tuple(failed), step_s=time.perf_counter() - started
-        )
+        return RankAnswer(step=plan.step, tokens=tokens, step_s=time.perf_counter() - started)
 
     def close(self) -> None:
-        """Give back the arena and leave the collective. Idempotent."""
+        """End the copies, give back the arena and leave the collective. Idempotent."""
+        self._copier.close()
         self._arena.close()
         self._collective.close()
 
-    def _park(self, order: ParkOrder) -> bool:
-        sequence = self._sequences.get(order.seq_id)
-        pages = check_pages(order.page_ids, self._kv.num_pages, f"the park of {order.seq_id}")
-        slots = check_pages(order.arena_ids, self._arena.num_slots, f"the park of {order.seq_id}")
-        if len(pages) != len(slots) or len(pages) > sequence.num_pages:
-            raise RankDisagreement(
-                f"the park of {order.seq_id} moves {len(pages)} of its {sequence.num_pages} pages to {len(slots)} slots"
-            )
-        try:
-            self._kv.copy_out(pages, self._arena.host, slots)
-        except (MemoryError, RuntimeError) as error:
-            _log.warning("copy out of sequence %d failed: %s", order.seq_id, error)
-            return False
-        self._parked.hold(order.seq_id, order.arena_ids, self._next_step)
-        return True
+    def _start_copies(self, plan: StepPlan) -> None:
+        if plan.freed_arena_ids:
+            freed = check_pages(plan.freed_arena_ids, self._spec.arena_pages, f"plan {plan.step}")
+            self._in_flight.check_slots(freed, f"plan {plan.step} frees what it")
+            self._copier.free(freed)
+        for out in plan.copies_out:
+            pages, slots = self._in_flight.start(out)
+            self._copier.copy_out(out.copy_id, pages, slots)
+        for back in plan.copies_in:
+            pages, slots = self._in_flight.start(back)
+            self._copier.copy_in(back.copy_id, slots, pages)
 
-    def _restore(self, order: RestoreOrder) -> bool:
-        pages = check_pages(order.page_ids, self._kv.num_pages, f"the restore of {order.seq_id}")
-        slots = check_pages(order.arena_ids, self._arena.num_slots, f"the restore of {order.seq_id}")
-        if len(slots) > len(pages):
-            raise RankDisagreement(f"the restore of {order.seq_id} has {len(slots)} slots for {len(pages)} pages")
-        self._parked.check(order.seq_id, order.arena_ids)
-        try:
-            self._kv.copy_in(self._arena.host, slots, pages[: len(slots)])
-        except (MemoryError, RuntimeError) as error:
-            _log.warning("copy in of sequence %d failed: %s", order.seq_id, error)
-            return False
-        self._sequences.replace_pages(order.seq_id, order.page_ids)
-        self._parked.restored(order.seq_id, self._next_step)
-        return True
+    def _end_copy(self, done: CopyDone) -> None:
+        self._in_flight.end(done.copy_id)  # first: once it is told, the engine may use its pages again
+        self._on_copy(done)
+
+    def _change_tables(self, plan: StepPlan) -> None:
+        for new in plan.new:
+            self._sequences.add(new)
+            self._in_flight.check_pages(new.page_ids, f"the new sequence {new.seq_id}")
+        for reset in plan.resets:
+            self._sequences.reset(reset.seq_id, reset.page_ids, reset.num_computed)
+            self._in_flight.check_pages(reset.page_ids, f"the reset of sequence {reset.seq_id}")
+        for grant in plan.grants:
+            self._sequences.grant(grant.seq_id, grant.page_ids)
+            self._in_flight.check_pages(grant.page_ids, f"the grant to sequence {grant.seq_id}")
 
     def _compute(self, chunks: Sequence[Chunk]) -> tuple[tuple[int, int], ...]:
         sequences = [self._sequences.get(chunk.seq_id) for chunk in chunks]
@@ -155,7 +162,6 @@ class Rank:
         tokens = self._sampler.sample(logits, draws)
         for chunk, sequence in zip(chunks, sequences, strict=True):
             sequence.num_computed = chunk.start + chunk.num_tokens
-            self._parked.computes(chunk.seq_id, self._next_step)
         for sequence, token in zip(drawn, tokens, strict=True):
             sequence.append(token)
         return tuple((sequence.seq_id, token) for sequence, token in zip(drawn, tokens, strict=True))
@@ -178,6 +184,9 @@ class Rank:
                     f"sequence {chunk.seq_id} has {sequence.num_tokens} tokens, {sequence.num_computed} computed and "
                     f"pages for {held}; the plan computes [{chunk.start}, {end}), sample {chunk.sample}"
                 )
+            if len(self._in_flight):
+                touched = self._sequences.page_tables[sequence.table, : -(-end // self._spec.page_size)]
+                self._in_flight.check_pages(touched, f"the chunk of sequence {chunk.seq_id}")
 
     def _batch(self, chunks: Sequence[Chunk], sequences: Sequence[SequenceMirror]) -> Batch[Int32]:
         num_rows = sum(chunk.num_tokens for chunk in chunks)

@@ -40,11 +40,15 @@ class SequenceMirror:
 
 
 class SequenceTable:
-    """All sequences by id, and their page tables as one array [rows, pages] that kernels index by row."""
+    """All sequences by id, and their page tables as one array [rows, pages] that kernels index by row.
 
-    def __init__(self, max_pages: int, num_pages: int, num_rows: int = 64) -> None:
+    `max_len` tokens are the longest sequence's; its pages are taken from a pool of `num_pages`.
+    """
+
+    def __init__(self, max_len: int, page_size: int, num_pages: int, num_rows: int = 64) -> None:
+        self._page_size = page_size
         self._num_pages = num_pages
-        self.page_tables: Int32 = np.zeros((num_rows, max_pages), dtype=np.int32)
+        self.page_tables: Int32 = np.zeros((num_rows, -(-max_len // page_size)), dtype=np.int32)
         self._free_rows = list(range(num_rows - 1, -1, -1))
         self._sequences: dict[int, SequenceMirror] = {}
 
@@ -67,7 +71,8 @@ class SequenceTable:
             rows = len(self.page_tables)
             self.page_tables = np.concatenate([self.page_tables, np.zeros_like(self.page_tables)])
             self._free_rows = list(range(2 * rows - 1, rows - 1, -1))
-        self._sequences[new.seq_id] = SequenceMirror(new, self._free_rows.pop())
+        sequence = self._sequences[new.seq_id] = SequenceMirror(new, self._free_rows.pop())
+        self._replace(sequence, new.page_ids, new.num_computed)
 
     def remove(self, seq_id: int) -> None:
         self._free_rows.append(self.get(seq_id).table)
@@ -78,9 +83,19 @@ class SequenceTable:
         sequence = self.get(seq_id)
         self._put(sequence, sequence.num_pages, page_ids)
 
-    def replace_pages(self, seq_id: int, page_ids: tuple[int, ...]) -> None:
-        """Make the pages the whole table."""
-        self._put(self.get(seq_id), 0, page_ids)
+    def reset(self, seq_id: int, page_ids: tuple[int, ...], num_computed: int) -> None:
+        """Make the pages the whole table, with KV for the first `num_computed` positions."""
+        self._replace(self.get(seq_id), page_ids, num_computed)
+
+    def _replace(self, sequence: SequenceMirror, page_ids: tuple[int, ...], num_computed: int) -> None:
+        held = len(page_ids) * self._page_size
+        if not 0 <= num_computed <= min(held, sequence.num_tokens):
+            raise RankDisagreement(
+                f"sequence {sequence.seq_id} has {sequence.num_tokens} tokens and pages for {held}; the plan counts "
+                f"{num_computed} as computed"
+            )
+        self._put(sequence, 0, page_ids)
+        sequence.num_computed = num_computed
 
     def _put(self, sequence: SequenceMirror, first: int, page_ids: tuple[int, ...]) -> None:
         end = first + len(page_ids)

@@ -23,6 +23,9 @@ class RankSpec:
 
     `dtype` and `kv_dtype` are "bfloat16" or "float32"; `backend` is "numba" (CPU), "sdpa" (torch, any device) or
     "flash" (CUDA); `max_step_tokens` bounds the rows of one forward pass, `max_running` the sequences in it.
+
+    `arena_prefix` is the arena's name in shared memory without the rank, the same for all ranks of the group; "" has
+    one made up. Arenas that name one `node_budget_name` share `node_budget_bytes` of host RAM; "" is no such budget.
     """
 
     model_dir: str
@@ -31,6 +34,9 @@ class RankSpec:
     collective: CollectiveSpec
     num_pages: int
     arena_pages: int
+    arena_prefix: str = ""
+    node_budget_name: str = ""
+    node_budget_bytes: int = 0
     page_size: int = 16
     max_model_len: int = 8192
     max_step_tokens: int = 512

@@ -11,7 +11,7 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from scheduler.plan import StepPlan, StepResult
+from scheduler.plan import CopyResult, StepPlan, StepResult
 from workers.executors.rank_process import run_rank
 from workers.executors.rank_specs import check_group
 from workers.link import LinkAddress, PlanLink
@@ -73,6 +73,10 @@ class ProcessExecutor:
     def pids(self) -> list[int]:
         """Of the ranks, in order; empty after `stop`."""
         return [process.pid for process in self._processes if process.pid is not None]
+
+    def listen(self, on_copy: Callable[[CopyResult], None]) -> None:
+        """Once, before the first plan that copies: who is called when a copy has ended on every rank."""
+        self._link.listen(on_copy)
 
     def submit(self, plan: StepPlan) -> asyncio.Future[StepResult]:
         """Send `plan` to every rank. The future raises ExecutorFailed."""

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from workers.collective import Collective, open_collective
-from workers.link import PlanRunner
+from workers.link import OnCopy, PlanRunner
 from workers.spec import RankSpec
 
 log = logging.getLogger(__name__)
@@ -31,14 +31,14 @@ class RankHost:
         self._collective: Collective[Any] | None = None
         self._watchdog: threading.Timer | None = None
 
-    def build(self) -> PlanRunner:
+    def build(self, on_copy: OnCopy) -> PlanRunner:
         """Join the collective and load the model. Raises what either raises."""
         from workers.rank import Rank  # noqa: PLC0415  # torch: seconds, and only this process needs it
 
         spec = self._spec
         self._collective = open_collective(spec.collective, spec.rank, spec.world_size, spec.backend)
         try:
-            return Rank(spec, self._collective)
+            return Rank(spec, self._collective, on_copy)
         except BaseException:
             self._collective.close()
             raise

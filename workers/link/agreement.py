@@ -50,10 +50,4 @@ class Agreement:
                     f"step {step}: rank {rank} has digest {answer.digest:08x}, rank 0 has {answers[0].digest:08x}: "
                     "they executed different plans or drew different tokens"
                 )
-        failed = sorted({seq_id for answer in answers for seq_id in answer.failed_copies})
-        return StepResult(
-            step=step,
-            tokens=answers[0].tokens,
-            failed_copies=tuple(failed),
-            step_s=max(answer.step_s for answer in answers),
-        )
+        return StepResult(step=step, tokens=answers[0].tokens, step_s=max(answer.step_s for answer in answers))

@@ -1,4 +1,4 @@
-"""An engine's end of the plan link: one server, the same bytes to every rank, their answers merged.
+"""An engine's end of the plan link: one server, the same bytes to every rank, their answers and ends of copies merged.
 
 Any rank's closing, error answer, disagreement or missed deadline fails everything that is pending, with the first
 reason, and hangs up on all: a group is whole or gone.
@@ -11,17 +11,19 @@ from collections import deque
 from collections.abc import Callable
 
 from scheduler.executor import ExecutorFailed
-from scheduler.plan import StepPlan, StepResult
+from scheduler.plan import CopyResult, StepPlan, StepResult
 from workers.link.agreement import Agreement
+from workers.link.copy_agreement import CopyAgreement
 from workers.link.endpoint import Endpoint, Listener, listen, new_token, new_unix_endpoint
 from workers.link.errors import LinkError
 from workers.link.frames import frame
 from workers.link.rank_connection import RankConnection
-from workers.link.wire import READY, VERSION, Answer, Hello, encode
+from workers.link.wire import READY, VERSION, Answer, CopyAnswer, Hello, encode
 
 log = logging.getLogger(__name__)
 
 Progress = Callable[[str], None]
+OnCopy = Callable[[CopyResult], None]
 
 
 class PlanLink:
@@ -36,6 +38,9 @@ class PlanLink:
         self._agreement = Agreement(world_size)
         self._pending: deque[asyncio.Future[StepResult]] = deque()
         self._deadlines: deque[asyncio.TimerHandle] = deque()
+        self._copies = CopyAgreement(world_size)
+        self._copy_deadlines: dict[int, asyncio.TimerHandle] = {}
+        self._on_copy: OnCopy | None = None
         self._ready: set[int] = set()
         self._changed = asyncio.Event()
         self._failure: ExecutorFailed | None = None
@@ -64,10 +69,18 @@ class PlanLink:
         self._stop_listening()
         on_progress(f"{self.world_size} of {self.world_size} ranks ready")
 
+    def listen(self, on_copy: OnCopy) -> None:
+        """Once, before the first plan that copies: who is called when a copy has ended on every rank."""
+        self._on_copy = on_copy
+
     def submit(self, plan: StepPlan) -> asyncio.Future[StepResult]:
         """Send `plan` to every rank. The future raises ExecutorFailed."""
         loop = asyncio.get_running_loop()
         result: asyncio.Future[StepResult] = loop.create_future()
+        for out in plan.copies_out:
+            self._expect_copy(out.copy_id)
+        for back in plan.copies_in:
+            self._expect_copy(back.copy_id)
         if self._failure is not None:
             _set_failure(result, self._failure)
             return result
@@ -85,11 +98,12 @@ class PlanLink:
             self._failure = ExecutorFailed(reason)
             log.log(logging.INFO if reason == _STOPPED else logging.ERROR, "plan link: %s", reason)
         self._stop_listening()
-        for deadline in self._deadlines:
+        for deadline in (*self._deadlines, *self._copy_deadlines.values()):
             deadline.cancel()
         for result in self._pending:
             _set_failure(result, self._failure)
         self._deadlines.clear()
+        self._copy_deadlines.clear()
         self._pending.clear()
         for connection in list(self._ranks.values()):
             connection.hang_up()
@@ -128,6 +142,17 @@ class PlanLink:
             else:
                 self._finish_step(result)
 
+    def take_copy(self, rank: int, answer: CopyAnswer) -> None:
+        try:
+            result = self._copies.add(rank, answer)
+        except LinkError as error:
+            self.fail(str(error))
+        else:
+            if result is not None and self._on_copy is not None:
+                self._copy_deadlines.pop(result.copy_id).cancel()
+                # Not at once: who awaits the steps before it, whose results may have been set just now, runs first.
+                asyncio.get_running_loop().call_soon(self._tell_copy, self._on_copy, result)
+
     def lost(self, rank: int, reason: str) -> None:
         doing = "while it loaded" if rank not in self._ready else f"with {len(self._pending)} steps in flight"
         self.fail(f"rank {rank} {reason} {doing}")
@@ -138,6 +163,28 @@ class PlanLink:
             pending = self._pending.popleft()
             if not pending.done():
                 pending.set_result(result)
+
+    def _expect_copy(self, copy_id: int) -> None:
+        if self._failure is not None:
+            return
+        if self._on_copy is None:
+            self.fail(f"copy {copy_id} was ordered before anybody listened for its end")
+            return
+        try:
+            self._copies.expect(copy_id)
+        except LinkError as error:
+            self.fail(str(error))
+        else:
+            loop = asyncio.get_running_loop()
+            self._copy_deadlines[copy_id] = loop.call_later(self._step_timeout_s, self._miss_copy, copy_id)
+
+    def _tell_copy(self, on_copy: OnCopy, result: CopyResult) -> None:
+        if self._failure is None:
+            on_copy(result)
+
+    def _miss_copy(self, copy_id: int) -> None:
+        slow = self._copies.waits_for(copy_id)
+        self.fail(f"copy {copy_id}: no answer from ranks {slow} within {self._step_timeout_s:g} s")
 
     def _miss_deadline(self, step: int) -> None:
         slow = self._agreement.waits_for()

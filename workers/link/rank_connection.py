@@ -1,4 +1,4 @@
-"""One rank's connection as the engine sees it: bytes in, hello and answers out."""
+"""One rank's connection as the engine sees it: bytes in, hello, answers and ends of copies out."""
 
 import asyncio
 from typing import Protocol, cast
@@ -7,7 +7,7 @@ import msgspec
 
 from workers.link.errors import BadFrame
 from workers.link.frames import MAX_FRAME_BYTES, MAX_HELLO_BYTES, FrameSplitter, frame
-from workers.link.wire import Answer, Hello, Welcome, decode_answer, decode_hello, encode
+from workers.link.wire import Answer, CopyAnswer, Hello, Welcome, decode_answer, decode_hello, encode
 
 _HELLO_TIMEOUT_S = 10.0
 
@@ -17,6 +17,7 @@ class Owner(Protocol):
 
     def take_hello(self, connection: "RankConnection", hello: Hello) -> str | None: ...
     def take_answer(self, rank: int, answer: Answer) -> None: ...
+    def take_copy(self, rank: int, answer: CopyAnswer) -> None: ...
     def lost(self, rank: int, reason: str) -> None: ...
 
 
@@ -50,17 +51,24 @@ class RankConnection(asyncio.Protocol):
             self._transport.write(data)
 
     def hang_up(self) -> None:
-        """Close without telling the owner. Idempotent."""
+        """Close without telling the owner. Idempotent. What a rank has not read yet is lost to it; a refusal is not."""
         if self._hello_deadline is not None:
             self._hello_deadline.cancel()
-        self._rank = None
         if self._transport is not None:
-            self._transport.close()
+            if self._rank is None:
+                self._transport.close()
+            else:  # `close` would wait for a rank that reads no more to take its plans
+                self._transport.abort()
             self._transport = None
+        self._rank = None
 
     def _take(self, payload: bytes) -> None:
         if self._rank is not None:
-            self._owner.take_answer(self._rank, decode_answer(payload))
+            answer = decode_answer(payload)
+            if isinstance(answer, CopyAnswer):
+                self._owner.take_copy(self._rank, answer)
+            else:
+                self._owner.take_answer(self._rank, answer)
             return
         hello = decode_hello(payload)
         refusal = self._owner.take_hello(self, hello)

@@ -1,7 +1,7 @@
 """A rank's end of the plan link: connect, build the rank, then execute plans in order until the engine hangs up.
 
 Blocking, on the thread that calls `serve_rank`. A second thread sleeps until the engine is gone, to break a collective
-that the first may be waiting in.
+that the first may be waiting in. The rank's copy thread sends the ends of copies by itself, between other frames.
 """
 
 import logging
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from scheduler.plan import StepPlan
+from scheduler.plan import CopyOutcome, StepPlan
 from workers.link.endpoint import connect, parse_endpoint
 from workers.link.errors import LinkClosed, LinkRefused
 from workers.link.frames import FrameSplitter, frame
@@ -20,12 +20,14 @@ from workers.link.wire import (
     READY,
     VERSION,
     Answer,
+    CopyAnswer,
     Hello,
     decode_plan,
     decode_welcome,
     digest,
     encode,
     error_text,
+    one_line,
 )
 
 log = logging.getLogger(__name__)
@@ -41,9 +43,25 @@ class StepAnswer(Protocol):
     @property
     def tokens(self) -> tuple[tuple[int, int], ...]: ...
     @property
-    def failed_copies(self) -> tuple[int, ...]: ...
-    @property
     def step_s(self) -> float: ...
+
+
+class CopyEnd(Protocol):
+    """What a rank says of a copy; `workers.copier.CopyDone` is one. `num_bytes` are those of this rank."""
+
+    @property
+    def copy_id(self) -> int: ...
+    @property
+    def outcome(self) -> CopyOutcome: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def num_bytes(self) -> int: ...
+
+
+OnCopy = Callable[[CopyEnd], None]
 
 
 class PlanRunner(Protocol):
@@ -51,6 +69,10 @@ class PlanRunner(Protocol):
 
     def execute(self, plan: StepPlan) -> StepAnswer: ...
     def close(self) -> None: ...
+
+
+Build = Callable[[OnCopy], PlanRunner]
+"""Loads a model. The rank calls what it is given, on any thread, once for every copy of a plan; no more once closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +85,7 @@ class LinkAddress:
     connect_timeout_s: float = 30.0
 
 
-def serve_rank(address: LinkAddress, build: Callable[[], PlanRunner], on_hangup: Callable[[], None]) -> None:
+def serve_rank(address: LinkAddress, build: Build, on_hangup: Callable[[], None]) -> None:
     """Serve one engine; returns when it hangs up, and closes the rank.
 
     `build` loads the model; its failure, like one of a step, is sent to the engine and raised here. `on_hangup` is
@@ -89,11 +111,11 @@ def _introduce(frames: "_Frames", address: LinkAddress) -> None:
         raise LinkRefused(f"the engine refused rank {address.rank}: {refusal}")
 
 
-def _build_and_loop(frames: "_Frames", rank: int, build: Callable[[], PlanRunner], watch: "_HangupWatch") -> None:
+def _build_and_loop(frames: "_Frames", rank: int, build: Build, watch: "_HangupWatch") -> None:
     step = READY
     runner: PlanRunner | None = None
     try:
-        runner = build()
+        runner = build(lambda end: frames.send_if_open(encode(_copy_answer(end))))
         frames.send(encode(Answer(step=READY)))
         while (payload := frames.receive()) is not None:
             plan = decode_plan(payload)
@@ -116,19 +138,33 @@ def _answer(done: StepAnswer, plan_bytes: bytes, rank: int) -> Answer:
         step=done.step,
         digest=digest(plan_bytes, done.tokens),
         tokens=done.tokens if rank == 0 else (),
-        failed_copies=done.failed_copies,
         step_s=done.step_s,
     )
 
 
+def _copy_answer(end: CopyEnd) -> CopyAnswer:
+    return CopyAnswer(
+        copy_id=end.copy_id,
+        outcome=end.outcome,
+        reason=one_line(end.reason),
+        seconds=end.seconds,
+        num_bytes=end.num_bytes,
+    )
+
+
 class _Frames:
+    """Any thread may send, whole frames. An engine that reads late holds all of them up; one that is gone, none."""
+
     def __init__(self, link: socket.socket) -> None:
         self._link = link
         self._splitter = FrameSplitter()
+        self._sending = threading.Lock()
 
     def send(self, payload: bytes) -> None:
+        data = frame(payload)
         try:
-            self._link.sendall(frame(payload))
+            with self._sending:
+                self._link.sendall(data)
         except OSError as error:
             raise LinkClosed(f"the engine is gone: {error}") from error
 
@@ -136,7 +172,7 @@ class _Frames:
         try:
             self.send(payload)
         except LinkClosed as error:
-            log.warning("could not send the error answer: %s", error)
+            log.info("an answer was lost: %s", error)
 
     def receive(self) -> bytes | None:
         """The next payload; None when the engine has hung up."""

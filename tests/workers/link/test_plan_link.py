@@ -4,8 +4,6 @@ import asyncio
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -13,33 +11,19 @@ import pytest
 from scheduler.executor import ExecutorFailed
 from scheduler.plan import (
     Chunk,
+    CopyIn,
+    CopyOut,
     NewSequence,
     PageGrant,
-    ParkOrder,
-    RestoreOrder,
+    PageReset,
     StepPlan,
     StepResult,
 )
 from scheduler.sampling import SamplingParams
-from tests.workers.link.fake_ranks import FakeAnswer, FakeRank, ServedRank, plan
-from workers.link import LinkAddress, LinkRefused, PlanLink, serve_rank
+from tests.workers.link.fake_ranks import FakeAnswer, FakeRank, ServedRank, plan, served
+from workers.link import LinkAddress, LinkRefused, OnCopy, PlanLink, serve_rank
 from workers.link.endpoint import Endpoint
 from workers.link.frames import MAX_HELLO_BYTES
-
-
-@asynccontextmanager
-async def served(
-    *fakes: FakeRank, endpoint: Endpoint | None = None, step_timeout_s: float = 10.0
-) -> AsyncIterator[tuple[PlanLink, list[ServedRank]]]:
-    link = PlanLink(len(fakes), step_timeout_s=step_timeout_s)
-    where = await link.open(endpoint)
-    ranks = [ServedRank(link, where, fake) for fake in fakes]
-    try:
-        await link.ready(10)
-        yield link, ranks
-    finally:
-        link.close()
-        await asyncio.to_thread(lambda: [rank.join() for rank in ranks])
 
 
 @pytest.mark.parametrize("endpoint", [None, Endpoint(host="127.0.0.1", port=0)], ids=["unix", "tcp"])
@@ -59,23 +43,22 @@ async def test_a_plan_arrives_as_it_was_sent_in_every_field() -> None:
     full = StepPlan(
         step=0,
         finished=(1, 2),
-        parks=(ParkOrder(seq_id=3, page_ids=(1, 2), arena_ids=(4, 5)),),
-        restores=(RestoreOrder(seq_id=4, arena_ids=(6,), page_ids=(7,)),),
-        new=(NewSequence(seq_id=5, tokens=(10, 11, 12), num_prompt_tokens=3, sampling=sampling),),
+        freed_arena_ids=(9, 11),
+        copies_out=(CopyOut(copy_id=3, page_ids=(1, 2), arena_ids=(4, 5)),),
+        copies_in=(CopyIn(copy_id=4, arena_ids=(6,), page_ids=(7,)),),
+        new=(
+            NewSequence(
+                seq_id=5, tokens=(10, 11, 12), num_prompt_tokens=3, sampling=sampling, page_ids=(12,), num_computed=2
+            ),
+        ),
+        resets=(PageReset(seq_id=6, page_ids=(13, 14), num_computed=20),),
         grants=(PageGrant(seq_id=5, page_ids=(8,)),),
         chunks=(Chunk(seq_id=5, start=0, num_tokens=3, sample=True),),
     )
     async with served(FakeRank(0)) as (link, ranks):
+        link.listen(lambda result: None)
         await link.submit(full)
         assert ranks[0].fake.plans == [full]
-
-
-async def test_failed_copies_of_any_rank_count() -> None:
-    def failing(fake: FakeRank, step: StepPlan) -> FakeAnswer:
-        return FakeAnswer(step.step, failed_copies=(4, 9) if fake.rank == 1 else (9,))
-
-    async with served(FakeRank(0, failing), FakeRank(1, failing)) as (link, _):
-        assert (await link.submit(plan(0))).failed_copies == (4, 9)
 
 
 async def test_ranks_that_drew_different_tokens_fail_the_group_and_both_are_hung_up_on() -> None:
@@ -136,7 +119,7 @@ async def test_a_rank_that_fails_to_load_fails_the_start() -> None:
     link = PlanLink(1)
     address = LinkAddress(endpoint=await link.open(), token=link.token, rank=0)
 
-    def build() -> FakeRank:
+    def build(on_copy: OnCopy) -> FakeRank:
         raise FileNotFoundError("model.safetensors is missing")
 
     serving = asyncio.ensure_future(asyncio.to_thread(serve_rank, address, build, lambda: None))
