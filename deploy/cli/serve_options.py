@@ -35,6 +35,42 @@ ServedModelName = Annotated[
 ]
 Host = Annotated[str | None, typer.Option(help="Address to listen on.", show_default=_default("host"))]
 Port = Annotated[int | None, typer.Option(help="Port to listen on.", show_default=_default("port"))]
+ApiKeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="API keys, one a line. With it every HTTP request needs one (Authorization: Bearer KEY), and a key sees "
+        "and steers only its own requests.",
+        show_default="no keys: whoever reaches the port may use it",
+    ),
+]
+AdminHost = Annotated[
+    str | None, typer.Option(help="Address of the gRPC admin interface.", show_default=_default("admin_host"))
+]
+AdminPort = Annotated[
+    int | None,
+    typer.Option(help="Port of the gRPC admin interface; 0 takes any free one.", show_default="the port after --port"),
+]
+AdminTokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="File with the token that admin calls must carry, 16 characters at least.",
+        show_default="a new token at each start, in a file of mode 0600",
+    ),
+]
+AdminTlsCert = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="PEM certificate chain for the admin interface; without it, no TLS."),
+]
+AdminTlsKey = Annotated[Path | None, typer.Option(metavar="FILE", help="PEM private key of that certificate.")]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        help="Port of Ray's Prometheus page, /metrics, on all interfaces. A Ray that is joined has its own.",
+        show_default="any free one; the banner shows it",
+    ),
+]
 TensorParallelSize = Annotated[
     int | None,
     typer.Option(
@@ -56,7 +92,8 @@ HostRam = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help="Host RAM for parked requests, all ranks together: 512MiB, 2GiB, 1.5GB. Used only while they park.",
+        help="Host RAM for parked requests, all ranks together: 512MiB, 2GiB, 1.5GB. Used only while they park. "
+        "0: what is parked is dropped and computed again.",
         show_default=_default("host_ram"),
     ),
 ]
@@ -66,6 +103,15 @@ Park = Annotated[
         "--park/--no-park",
         help="Park requests when the pool is full. Without it a request that overflows the pool fails.",
         show_default="park",
+    ),
+]
+Recompute = Annotated[
+    bool | None,
+    typer.Option(
+        "--recompute/--no-recompute",
+        help="When host RAM is full, drop a parked request's pages and compute its tokens again later. Without it such "
+        "a request runs on, and new ones get 429.",
+        show_default="recompute",
     ),
 ]
 MaxRunning = Annotated[
@@ -83,6 +129,13 @@ MaxStepTokens = Annotated[
 MaxQueuedRequests = Annotated[
     int | None,
     typer.Option(help="Requests that may wait; the next gets 429.", show_default=_default("max_queued_requests")),
+]
+MaxQueuedTokens = Annotated[
+    int | None,
+    typer.Option(
+        help="Prompt tokens that may wait, all requests together; the next request gets 429.",
+        show_default=_default("max_queued_tokens"),
+    ),
 ]
 Dtype = Annotated[
     str | None, typer.Option(metavar="bfloat16|float32", help="Weights in memory.", show_default=_default("dtype"))

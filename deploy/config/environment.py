@@ -27,11 +27,19 @@ _NEVER_INHERITED = ("RAY_ADDRESS", "RAY_NAMESPACE", "RAY_TMPDIR", "RAY_AUTH_TOKE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """`cache_dir` for models; `temp_dir` under which a server makes its own; `variables` for child processes."""
+    """`cache_dir` for models; `temp_dir` under which a server makes its own; `variables` for child processes.
+
+    `records_dir` is where servers of this user say that they run. `admin_address`, `admin_token_file`, `admin_tls_ca`
+    are what PARKADE_ADMIN, PARKADE_ADMIN_TOKEN_FILE and PARKADE_ADMIN_TLS_CA name, None without.
+    """
 
     cache_dir: Path
     temp_dir: Path
+    records_dir: Path
     variables: Mapping[str, str]
+    admin_address: str | None = None
+    admin_token_file: Path | None = None
+    admin_tls_ca: Path | None = None
 
     def for_own_ray(self, token_path: Path, port: int) -> dict[str, str]:
         """The environment of a driver that starts a Ray of its own, closed by the token in `token_path`.
@@ -54,7 +62,23 @@ class Environment:
 
 
 def read_environment(variables: Mapping[str, str] = os.environ) -> Environment:
-    cache = variables.get("XDG_CACHE_HOME", "")
-    # A relative XDG path is invalid by its specification and is ignored, as everywhere.
-    root = Path(cache) if Path(cache).is_absolute() else Path.home() / ".cache"
-    return Environment(cache_dir=root / "parkade", temp_dir=Path(tempfile.gettempdir()), variables=dict(variables))
+    temp_dir = Path(tempfile.gettempdir())
+    runtime_dir = _absolute(variables.get("XDG_RUNTIME_DIR"))
+    return Environment(
+        cache_dir=(_absolute(variables.get("XDG_CACHE_HOME")) or Path.home() / ".cache") / "parkade",
+        temp_dir=temp_dir,
+        records_dir=runtime_dir / "parkade" if runtime_dir else temp_dir / f"parkade-{os.getuid()}",
+        variables=dict(variables),
+        admin_address=variables.get("PARKADE_ADMIN") or None,
+        admin_token_file=_path(variables.get("PARKADE_ADMIN_TOKEN_FILE")),
+        admin_tls_ca=_path(variables.get("PARKADE_ADMIN_TLS_CA")),
+    )
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None
+
+
+def _absolute(text: str | None) -> Path | None:
+    """A relative XDG path is invalid by its specification and is ignored, as everywhere."""
+    return Path(text) if text and Path(text).is_absolute() else None

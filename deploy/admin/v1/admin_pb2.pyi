@@ -202,7 +202,7 @@ class Tier(_message.Message):
     def __init__(self, effective_priority: _Optional[int] = ..., by_state: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("group_id", "pages_total", "pages_free", "pages_unclaimed", "arena_total", "arena_free", "seats", "seats_free", "parked", "shortfall", "survivor_id")
+    __slots__ = ("group_id", "pages_total", "pages_free", "pages_unclaimed", "arena_total", "arena_free", "seats", "seats_free", "parked", "shortfall", "survivor_id", "exhausted")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     PAGES_TOTAL_FIELD_NUMBER: _ClassVar[int]
     PAGES_FREE_FIELD_NUMBER: _ClassVar[int]
@@ -214,6 +214,7 @@ class Group(_message.Message):
     PARKED_FIELD_NUMBER: _ClassVar[int]
     SHORTFALL_FIELD_NUMBER: _ClassVar[int]
     SURVIVOR_ID_FIELD_NUMBER: _ClassVar[int]
+    EXHAUSTED_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     pages_total: int
     pages_free: int
@@ -225,7 +226,8 @@ class Group(_message.Message):
     parked: int
     shortfall: int
     survivor_id: str
-    def __init__(self, group_id: _Optional[str] = ..., pages_total: _Optional[int] = ..., pages_free: _Optional[int] = ..., pages_unclaimed: _Optional[int] = ..., arena_total: _Optional[int] = ..., arena_free: _Optional[int] = ..., seats: _Optional[int] = ..., seats_free: _Optional[int] = ..., parked: _Optional[int] = ..., shortfall: _Optional[int] = ..., survivor_id: _Optional[str] = ...) -> None: ...
+    exhausted: bool
+    def __init__(self, group_id: _Optional[str] = ..., pages_total: _Optional[int] = ..., pages_free: _Optional[int] = ..., pages_unclaimed: _Optional[int] = ..., arena_total: _Optional[int] = ..., arena_free: _Optional[int] = ..., seats: _Optional[int] = ..., seats_free: _Optional[int] = ..., parked: _Optional[int] = ..., shortfall: _Optional[int] = ..., survivor_id: _Optional[str] = ..., exhausted: _Optional[bool] = ...) -> None: ...
 
 class WatchEventsRequest(_message.Message):
     __slots__ = ("from_number", "request_id")

@@ -1,0 +1,116 @@
+"""From what admission says to the messages of `admin.proto`."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cluster.watch import WatchBatch, WatchEvent
+from deploy.admin.v1 import admin_pb2
+from scheduler.admission import HoldEnd, RequestRow
+
+STATES = {
+    "queued": admin_pb2.STATE_QUEUED,
+    "resident": admin_pb2.STATE_RESIDENT,
+    "parking": admin_pb2.STATE_PARKING,
+    "parked": admin_pb2.STATE_PARKED,
+    "restoring": admin_pb2.STATE_RESTORING,
+}
+STATE_NAMES = {number: name for name, number in STATES.items()}
+HOLD_ENDS = {HoldEnd.UNPARK: admin_pb2.HOLD_END_UNPARK, HoldEnd.CANCEL: admin_pb2.HOLD_END_CANCEL}
+
+_SAME = (
+    "request_id",
+    "slot",
+    "owner",
+    "held",
+    "hold_left_s",
+    "cancelling",
+    "priority",
+    "effective_priority",
+    "prompt_tokens",
+    "tokens",
+    "n",
+    "seats",
+    "pages",
+    "arena_pages",
+    "parks",
+    "recomputes",
+    "passes",
+    "waited_s",
+    "parked_s",
+    "age_s",
+)
+_SAME_OF_GROUP = (
+    "group_id",
+    "pages_total",
+    "pages_free",
+    "pages_unclaimed",
+    "seats",
+    "seats_free",
+    "parked",
+    "shortfall",
+    "exhausted",
+)
+
+
+def request_message(row: RequestRow) -> admin_pb2.Request:
+    same = {name: getattr(row, name) for name in _SAME}
+    return admin_pb2.Request(
+        **same,
+        state=STATES.get(row.state, admin_pb2.STATE_UNSPECIFIED),
+        then=None if row.then is None else HOLD_ENDS[HoldEnd(row.then)],
+        group_id=row.group_id or "",
+    )
+
+
+def status_message(status: Mapping[str, Any]) -> admin_pb2.GetStatusResponse:
+    """`status` is `AdmissionStatus` as a dict."""
+    return admin_pb2.GetStatusResponse(
+        draining=status["draining"],
+        exhausted=status["exhausted"],
+        by_state=status["by_state"],
+        tiers=[
+            admin_pb2.Tier(effective_priority=priority, by_state=states)
+            for priority, states in sorted(status["by_tier"].items(), reverse=True)
+        ],
+        queued_requests=status["queued_requests"],
+        queued_tokens=status["queued_tokens"],
+        groups=[_group_message(row) for row in status["groups"]],
+    )
+
+
+def _group_message(row: Mapping[str, Any]) -> admin_pb2.Group:
+    same = {name: row[name] for name in _SAME_OF_GROUP}
+    return admin_pb2.Group(
+        **same,
+        arena_total=row["arena_total"] or 0,
+        arena_free=row["arena_free"] or 0,
+        survivor_id=row["survivor_id"] or "",
+    )
+
+
+def watch_message(batch: WatchBatch, events: Iterable[WatchEvent]) -> admin_pb2.WatchEventsResponse:
+    """`events` are those of the batch that were asked for."""
+    return admin_pb2.WatchEventsResponse(
+        events=[_event_message(event) for event in events], next=batch.next, lost=batch.lost
+    )
+
+
+def _event_message(event: WatchEvent) -> admin_pb2.Event:
+    return admin_pb2.Event(
+        number=event.number,
+        unix_s=event.unix_s,
+        kind=event.kind,
+        request_id=event.request_id,
+        group_id=event.group_id,
+        facts={name: _fact(value) for name, value in event.facts.items()},
+    )
+
+
+def _fact(value: str | float) -> admin_pb2.Fact:
+    match value:
+        case str():
+            return admin_pb2.Fact(text=value)
+        case int():
+            return admin_pb2.Fact(whole=value)
+        case _:
+            return admin_pb2.Fact(real=value)
