@@ -1,18 +1,21 @@
 """The face of admission: messages in, commands out, the clock an argument. Nothing here waits, sleeps or does I/O.
 
 Whoever hosts it must hand it every event of a group in the engine's order, deliver each group's commands in the order
-given, and call `tick` now and then (once a second will do): age alone can change whose turn it is.
+given, and call `tick` now and then (once a second, and at `next_deadline`): age alone can change whose turn it is.
 """
 
+from scheduler.admission import orders
 from scheduler.admission.books import Addressed, Books
-from scheduler.admission.errors import DuplicateRequest, NeverFits, NoGroup, QueueFull
+from scheduler.admission.capacity import GroupCapacity
+from scheduler.admission.entry import check_room, check_submission
+from scheduler.admission.hold import HoldTerms
 from scheduler.admission.integrity import check_books
-from scheduler.admission.ledger import GroupCapacity, GroupLedger
+from scheduler.admission.ledger import GroupLedger
 from scheduler.admission.placement import place_all
 from scheduler.admission.policy import AdmissionPolicy
 from scheduler.admission.pressure import relieve
 from scheduler.admission.request_record import RequestRecord, RequestState
-from scheduler.admission.status import AdmissionStatus, take_status
+from scheduler.admission.status import AdmissionStatus, RequestRow, take_row, take_status
 from scheduler.messages import (
     Deferred,
     EngineEvent,
@@ -35,7 +38,6 @@ class AdmissionCore:
     def __init__(self, policy: AdmissionPolicy | None = None) -> None:
         self._policy = policy or AdmissionPolicy()
         self._books = Books(self._policy)
-        self._arrivals = 0
 
     # ---- groups
 
@@ -51,32 +53,28 @@ class AdmissionCore:
         Returns the ids that are lost with it, in order of arrival, for the caller to fail or to submit again; those
         still queued that no group left can ever hold are among them. Nothing for an unknown group.
         """
-        ledger = self._books.ledgers.pop(group_id, None)
+        books = self._books
+        ledger = books.ledgers.pop(group_id, None)
         if ledger is None:
             return []
         lost = [*ledger.seated.values(), *ledger.parked.values()]
+        if left := list(books.ledgers.values()):
+            waiting = [*books.queue, *books.shelf.values()]
+            lost += [record for record in waiting if not any(group.can_ever_hold(record) for group in left)]
         for record in lost:
-            del self._books.records[record.request_id]
-        if left := list(self._books.ledgers.values()):
-            homeless = [
-                record for record in self._books.queue if not any(group.can_ever_hold(record) for group in left)
-            ]
-            for record in homeless:
-                self._books.forget(record)
-            lost += homeless
+            books.forget(record)
         return [record.request_id for record in sorted(lost, key=lambda record: record.seq)]
 
     # ---- clients
 
+    def check_room(self, now: float) -> None:
+        """Whether any request would be taken now, asked before anything is done for one. Raises `AdmissionRefused`."""
+        check_room(self._books, now)
+
     def submit(self, submission: Submission, now: float) -> list[Addressed]:
-        """Take a request in. Raises `AdmissionRefused`: `DuplicateRequest`, `NoGroup`, `NeverFits` or `QueueFull`."""
-        self._refuse_what_cannot_be(submission, now)
-        record = RequestRecord(
-            submission=submission, seq=self._arrivals, since=now, num_tokens=len(submission.prompt_tokens)
-        )
-        self._arrivals += 1
-        self._books.records[record.request_id] = record
-        self._books.queue.add(record)
+        """Take a request in. Raises `AdmissionRefused`, one of those in `errors`."""
+        check_submission(self._books, submission, now)
+        record = self._books.take_in(submission, now)
         # Behind another it changes nothing: the head has been tried at the last event.
         return place_all(self._books, now) if self._books.queue.first(now) is record else []
 
@@ -85,38 +83,48 @@ class AdmissionCore:
         record = self._books.records.get(request_id)
         if record is None or record.cancelling:
             return []
-        ledger = self._books.ledger_of(record)
-        if ledger is None:
-            was_head = self._books.queue.first(now) is record
-            self._books.forget(record)
-            return place_all(self._books, now) if was_head else []
-        return [self._books.cancel(record, ledger), *place_all(self._books, now)]
+        changes_nothing = record.group_id is None and self._books.queue.first(now) is not record
+        order = orders.end(self._books, record)
+        placed = [] if changes_nothing else place_all(self._books, now)
+        return placed if order is None else [order, *placed]
 
-    def _refuse_what_cannot_be(self, submission: Submission, now: float) -> None:
-        if submission.request_id in self._books.records:
-            raise DuplicateRequest(submission.request_id)
-        if not self._books.ledgers:
-            raise NoGroup(self._policy.max_retry_after_s)
-        num_tokens = len(submission.prompt_tokens)
-        widest = max((ledger.capacity for ledger in self._books.ledgers.values()), key=lambda each: each.limit_tokens)
-        if num_tokens + 1 > widest.limit_tokens:
-            by_pool = widest.pool_tokens < widest.max_model_len
-            raise NeverFits(num_tokens + 1, widest.limit_tokens, "the KV pool" if by_pool else "the model's length")
-        self._refuse_when_full(num_tokens, now)
+    def park(self, request_id: str, terms: HoldTerms, now: float) -> list[Addressed]:
+        """Hold a request: no seat, no pages, in no line, until unpark or its deadline. Raises `OrderRefused`.
 
-    def _refuse_when_full(self, num_tokens: int, now: float) -> None:
-        queue, policy = self._books.queue, self._policy
-        excess_tokens = queue.num_tokens + num_tokens - policy.max_queued_tokens
-        excess = len(queue) + 1 - policy.max_queued_requests
-        # An empty queue takes any request that fits a pool: refused then, it would be refused for ever.
-        if len(queue) == 0 or (excess <= 0 and excess_tokens <= 0):
-            return
-        retry_after_s = self._books.drain_rate.seconds_for(
-            max(0, excess), max(0, excess_tokens), now, policy.max_retry_after_s
-        )
-        if excess > 0:
-            raise QueueFull(len(queue), policy.max_queued_requests, "requests", retry_after_s)
-        raise QueueFull(queue.num_tokens, policy.max_queued_tokens, "prompt tokens", retry_after_s)
+        It is held at once where it waits; from its seat it goes when its engine says so, and if that can't be it is
+        not held any more, and `hold_failure` says why. One that is held already only gets the new terms.
+        """
+        ordered = orders.hold(self._books, request_id, terms, now)
+        return [*ordered, *place_all(self._books, now)]
+
+    def unpark(self, request_id: str, now: float) -> list[Addressed]:
+        """End a hold; a no-op for one that is not held. Raises `OrderRefused`."""
+        orders.release(self._books, request_id, now)
+        return place_all(self._books, now)
+
+    def set_priority(self, request_id: str, priority: int, now: float) -> list[Addressed]:
+        """From now on, in whatever state; its age and its parks count as before. Raises `OrderRefused`."""
+        orders.reprioritise(self._books, request_id, priority)
+        return place_all(self._books, now)
+
+    def drain(self, now: float) -> None:  # noqa: ARG002 - the clock is part of the seam
+        """Take nothing new. Everything that lives goes on to its end, held or not. Idempotent."""
+        self._books.draining = True
+
+    def undrain(self, now: float) -> None:  # noqa: ARG002 - the clock is part of the seam
+        """Take new requests again. Idempotent."""
+        self._books.draining = False
+
+    # ---- time
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When the first hold ends by itself; `tick` is due then."""
+        return self._books.holds.next_deadline()
+
+    def tick(self, now: float) -> list[Addressed]:
+        """Only time has passed."""
+        return [*orders.expire(self._books, now), *place_all(self._books, now)]
 
     # ---- engines
 
@@ -130,44 +138,54 @@ class AdmissionCore:
             record = self._books.records.get(event.request_id)
             if record is not None and record.group_id != ledger.group_id:
                 record = None
-        orders = self._apply(event, ledger, record, now)
+        ordered = self._apply(event, ledger, record, now)
         ledger.closed_until = now + self._policy.deferred_backoff_s if isinstance(event, Deferred) else None
-        return [*orders, *place_all(self._books, now)]
-
-    def tick(self, now: float) -> list[Addressed]:
-        """Only time has passed."""
-        return place_all(self._books, now)
+        return [*ordered, *place_all(self._books, now)]
 
     def _apply(
         self, event: EngineEvent, ledger: GroupLedger, record: RequestRecord | None, now: float
     ) -> list[Addressed]:
-        books = self._books
         if record is not None:
-            match event:
-                case Parked() if record.request_id in ledger.seated:
-                    books.has_parked(record, ledger, event.num_pages, now)
-                case ParkFailed() if record.state is RequestState.PARKING:
-                    record.state = RequestState.RESIDENT
-                    ledger.failed_parks[record.request_id] = now
-                case Restored() if record.state is RequestState.RESTORING:
-                    books.has_restored(record)
-                case Deferred() if record.request_id in ledger.seated:
-                    books.put_back(record, ledger)
-                case Finished():
-                    books.forget(record)
-                    ledger.forget_failures()
-                case _:
-                    pass
+            self._move(event, ledger, record, now)
         ledger.take_load(event.load)
         if isinstance(event, Pressure):
             ledger.take_shortfall(event.shortfall)
-        return relieve(books, ledger, now) if isinstance(event, Pressure | ParkFailed) else []
+        return relieve(self._books, ledger, now) if isinstance(event, Pressure | ParkFailed) else []
+
+    def _move(self, event: EngineEvent, ledger: GroupLedger, record: RequestRecord, now: float) -> None:
+        books = self._books
+        match event:
+            case Parked() if record.state is RequestState.PARKING:
+                books.has_parked(record, ledger, event, now)
+                ledger.note_relief()
+            case ParkFailed() if record.state is RequestState.PARKING:
+                books.park_has_failed(record, ledger, event.reason, now)
+            case Restored() if record.request_id in ledger.seated:
+                books.has_restored(record, event, now)
+                ledger.note_relief()
+            case Deferred() if record.request_id in ledger.seated:
+                books.put_back(record, ledger)
+            case Finished():
+                books.forget(record)
+                ledger.forget_failures()
+            case _:
+                pass
 
     # ---- looking in
 
     def knows(self, request_id: str) -> bool:
         """Whether the request lives."""
         return request_id in self._books.records
+
+    def row(self, request_id: str, now: float) -> RequestRow | None:
+        """One live request as it is now; None if there is none of this id."""
+        record = self._books.records.get(request_id)
+        return None if record is None else take_row(record, self._books, now)
+
+    def hold_failure(self, request_id: str) -> str | None:
+        """Why the last explicit park of a live request came to nothing; None if it did not, or since a newer one."""
+        record = self._books.records.get(request_id)
+        return None if record is None else record.hold_failure
 
     def status(self, now: float) -> AdmissionStatus:
         """A snapshot that shares nothing with the core."""

@@ -17,7 +17,13 @@ def check_books(books: Books) -> None:
     for record in queued.values():
         at_rest = record.state is RequestState.QUEUED and record.group_id is None and not record.cancelling
         _require(at_rest, f"{record.request_id} is queued and {record.state} in {record.group_id}")
-    places = list(queued)
+        _require(not record.held, f"{record.request_id} is held and stands in the queue")
+    for record in books.shelf.values():
+        at_rest = record.state is RequestState.QUEUED and record.group_id is None and not record.cancelling
+        _require(at_rest, f"{record.request_id} is held aside and {record.state} in {record.group_id}")
+        _require(record.held, f"{record.request_id} is held aside and not held")
+    _check_holds(books)
+    places = [*queued, *books.shelf]
     for ledger in books.ledgers.values():
         check_ledger(ledger)
         places += [*ledger.seated, *ledger.parked]
@@ -25,13 +31,27 @@ def check_books(books: Books) -> None:
     _require(set(places) == set(books.records), f"lost or stray: {sorted(set(places) ^ set(books.records))}")
 
 
+def _check_holds(books: Books) -> None:
+    held = {record.request_id for record in books.records.values() if record.held}
+    _require(held == set(books.holds), f"held or in the book of holds, not both: {sorted(held ^ set(books.holds))}")
+    tokens = sum(len(books.records[request_id].submission.prompt_tokens) for request_id in held)
+    _require(tokens == books.held_tokens, f"{books.held_tokens} tokens count as held, and {tokens} are")
+    slots = [record.slot for record in books.records.values()]
+    _require(len(slots) == len(set(slots)), "two requests have one slot number")
+    for record in books.records.values():
+        waits = record.held and record.placed_at is None
+        _require(waits == (record.frozen_at is not None), f"{record.request_id} ages though held, or not though not")
+
+
 def check_ledger(ledger: GroupLedger) -> None:
     """One group's part of `check_books`."""
-    seats = ledger.capacity.seats
-    _require(len(ledger.seated) <= seats, f"{ledger.group_id} seats {len(ledger.seated)} on {seats}")
+    seats, taken = ledger.capacity.seats, sum(record.seats for record in ledger.seated.values())
+    _require(taken <= seats, f"{ledger.group_id} seats {taken} on {seats}")
     for record in ledger.seated.values():
         _check_member(record, ledger)
         _require(record.state in _SEATED, f"{record.request_id} has a seat and is {record.state}")
+        leaves = record.state is RequestState.PARKING or record.cancelling
+        _require(leaves or not record.held, f"{record.request_id} is held and stays in its seat")
         _require(record.placed_at is not None, f"{record.request_id} has a seat and no time of placing")
     for record in ledger.parked.values():
         _check_member(record, ledger)

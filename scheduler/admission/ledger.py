@@ -9,39 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kv import pages_for
+from scheduler.admission.capacity import GroupCapacity
 from scheduler.admission.policy import AdmissionPolicy
-from scheduler.admission.request_record import RequestRecord
+from scheduler.admission.request_record import RequestRecord, RequestState
 from scheduler.messages import GroupLoad
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupCapacity:
-    """What a group can hold, told once when it registers. `seats`: residents at most."""
-
-    group_id: str
-    num_pages: int
-    page_size: int
-    seats: int
-    max_model_len: int
-
-    def __post_init__(self) -> None:
-        for name in ("num_pages", "page_size", "seats", "max_model_len"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"group {self.group_id}: {name} is {getattr(self, name)}; it must be 1 or more")
-
-    @property
-    def pool_tokens(self) -> int:
-        return self.num_pages * self.page_size
-
-    @property
-    def limit_tokens(self) -> int:
-        """Prompt and first generated token together must not exceed this."""
-        return min(self.pool_tokens, self.max_model_len)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """`seats` and `pages` unclaimed, `taken` seats; `growth`: pages that residents who stay want for their runway."""
+    """`seats` and `pages` unclaimed, `taken`: requests seated; `growth`: pages that those who stay want for their
+    runway."""
 
     seats: int
     taken: int
@@ -50,7 +27,10 @@ class Room:
 
 
 class GroupLedger:
-    """The books of one group. Every record with its `group_id` is in exactly one of `seated` and `parked`."""
+    """The books of one group. Every record with its `group_id` is in exactly one of `seated` and `parked`.
+
+    `exhausted`: pages were short, nobody could be parked, and since then nothing has ended or come free.
+    """
 
     def __init__(self, capacity: GroupCapacity, policy: AdmissionPolicy) -> None:
         self.capacity = capacity
@@ -63,6 +43,7 @@ class GroupLedger:
         self.failed_parks: dict[str, float] = {}
         self.closed_until: float | None = None
         self.correction_pages = 0
+        self._is_exhausted = False
         self._shortfall = 0
         self._free_at_report = 0
         self._reported_at = 0
@@ -108,6 +89,8 @@ class GroupLedger:
             record.hold_pages = 0 if resident is None else resident.pages_to_hold
             if resident is not None:
                 record.num_tokens = resident.num_tokens
+                record.known_pages = resident.pages_to_hold
+                record.seats = resident.seats
 
     def take_shortfall(self, shortfall: int) -> None:
         """Note the pressure reported with the load just taken.
@@ -137,6 +120,23 @@ class GroupLedger:
         """Something has ended here: the arena and the pool are not what they were when a park failed."""
         self.failed_parks.clear()
         self.correction_pages = 0
+        self._is_exhausted = False
+
+    def note_relief(self) -> None:
+        """Something was ordered against the pressure, or has come free."""
+        self._is_exhausted = False
+
+    def note_no_relief(self) -> None:
+        """Nobody could be ordered out. It counts where that is the arena's fault, and no placement is under way."""
+        in_transit = any(
+            record.state is not RequestState.RESIDENT or record.cancelling or not self.is_carried_out(record)
+            for record in self.seated.values()
+        )
+        self._is_exhausted = not (self.capacity.recompute or in_transit) and len(self.seated) > 1
+
+    @property
+    def exhausted(self) -> bool:
+        return self._is_exhausted and self.shortfall > 0
 
     def is_carried_out(self, record: RequestRecord) -> bool:
         """The engine's account knows the order that placed this record."""
@@ -146,26 +146,34 @@ class GroupLedger:
 
     def need(self, record: RequestRecord) -> int:
         """Pages to place it: for its known tokens, and never fewer than it has in the arena."""
-        return max(pages_for(record.num_tokens, self.capacity.page_size), record.parked_pages)
+        if record.known_pages == 0:
+            return self.capacity.pages(record.submission, 0, record.seats)
+        return max(record.known_pages, record.parked_pages)
 
     def growth(self, record: RequestRecord) -> int:
         """Pages it wants beyond those for its known tokens: its runway and its margin, but no more than its last
-        token can need."""
-        ahead = pages_for(record.num_tokens + self._policy.runway_tokens, self.capacity.page_size)
-        wanted = min(ahead + self._policy.margin_pages, self._most(record))
-        return max(0, wanted - max(self.need(record), record.held_pages, record.hold_pages))
+        token can need. Of several choices each wants its own."""
+        now = max(self.need(record), record.held_pages, record.hold_pages)
+        return max(0, min(self._wanted(record, now), self._most(record)) - now)
+
+    def _wanted(self, record: RequestRecord, now: int) -> int:
+        size, tokens, margin = self.capacity.page_size, self._policy.runway_tokens, self._policy.margin_pages
+        if record.submission.n > 1:  # where in its last page each choice stands is not told: at most so many more
+            return now + record.seats * (pages_for(tokens, size) + margin)
+        return pages_for(record.num_tokens + tokens, size) + margin
 
     def _most(self, record: RequestRecord) -> int:
-        """Pages it can ever hold. Its last token needs none: nothing comes after it."""
-        longest = len(record.submission.prompt_tokens) + record.submission.stop.max_tokens
-        return pages_for(min(longest, self.capacity.max_model_len) - 1, self.capacity.page_size)
+        """Pages it can ever hold. The last token of a choice needs none: nothing comes after it."""
+        submission = record.submission
+        room = self.capacity.max_model_len - len(submission.prompt_tokens)
+        return self.capacity.pages(submission, min(submission.stop.max_tokens, room) - 1, record.seats)
 
     def relief(self, record: RequestRecord) -> int:
         """Pages its leaving takes off a shortfall, at least: those it holds or needs for its tokens, and its margin."""
         if not self.is_carried_out(record):
             return 0
         now = max(record.held_pages, record.hold_pages)
-        return max(now, min(now + self._policy.margin_pages, self._most(record)))
+        return max(now, min(now + record.seats * self._policy.margin_pages, self._most(record)))
 
     def claim(self, record: RequestRecord) -> int:
         """Pages promised to a seated record that the engine still counts as free."""
@@ -182,7 +190,7 @@ class GroupLedger:
     def room(self) -> Room:
         """What is free now: those who leave still hold their seats and pages."""
         return Room(
-            seats=self.capacity.seats - len(self.seated),
+            seats=self.capacity.seats - sum(record.seats for record in self.seated.values()),
             taken=len(self.seated),
             pages=self.pages_free - sum(self.claim(record) for record in self.seated.values()),
             growth=sum(self.growth(record) for record in self.staying()),
@@ -202,18 +210,18 @@ class GroupLedger:
 
     def _vacated(self, room: Room, record: RequestRecord) -> Room:
         pages = room.pages + self.held(record) + self.claim(record)
-        return replace(room, seats=room.seats + 1, taken=room.taken - 1, pages=pages)
+        return replace(room, seats=room.seats + record.seats, taken=room.taken - 1, pages=pages)
 
     def fits(self, record: RequestRecord, room: Room) -> bool:
         """Whether the record can be placed in that room and run on for its runway, with everyone else.
 
         Runway and margin are waived when every seat is empty: what fits the pool alone must never wait for more.
         """
-        if room.seats < 1:
+        if room.seats < record.seats:
             return False
         if room.taken == 0:
             return self.need(record) <= room.pages
         return self.need(record) + self.growth(record) + room.growth + self.correction_pages <= room.pages
 
     def can_ever_hold(self, record: RequestRecord) -> bool:
-        return len(record.submission.prompt_tokens) + 1 <= self.capacity.limit_tokens
+        return self.capacity.can_ever_hold(record.submission)

@@ -8,8 +8,7 @@ are parked for it; while they leave, and when it has been passed often enough, i
 from scheduler.admission.books import Addressed, Books
 from scheduler.admission.group_view import GroupView
 from scheduler.admission.request_record import RequestRecord
-
-DISPLACED = "displaced by a request of a higher priority"
+from scheduler.messages import ParkReason
 
 
 def place_all(books: Books, now: float) -> list[Addressed]:
@@ -84,7 +83,7 @@ class Placement:
         return self._displace(view, victims)
 
     def _displace(self, view: GroupView, victims: list[RequestRecord]) -> list[Addressed]:
-        return [self._books.park(victim, view.ledger, DISPLACED) for victim in victims]
+        return [self._books.park(victim, view.ledger, ParkReason.SEAT) for victim in victims]
 
     # ---- the parked
 

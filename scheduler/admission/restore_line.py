@@ -1,7 +1,7 @@
 """The parked of one group in the order in which they come back, and how far the line may be read today.
 
-Order: waiting tier, park count, wait. The first that fits goes. One that does not fit is passed at most `max_passes`
-times; then nobody behind it goes before it, so that the residents drain until it fits.
+Order: waiting tier, park count (explicit parks not counted), wait. The first that fits goes. One that does not fit is
+passed at most `max_passes` times; then nobody behind it goes before it, so that the residents drain until it fits.
 """
 
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ from scheduler.admission.request_record import RequestRecord
 
 
 def restore_line(ledger: GroupLedger, policy: AdmissionPolicy, now: float) -> list[RequestRecord]:
-    """First to come back first; those being cancelled are not in it."""
-    waiting = [record for record in ledger.parked.values() if not record.cancelling]
+    """First to come back first; those held or being cancelled are not in it."""
+    waiting = [record for record in ledger.parked.values() if not (record.cancelling or record.held)]
 
     def key(record: RequestRecord) -> tuple[int, int, float, int]:
-        return -record.waiting_tier(policy, now), -record.parks, record.since, record.seq
+        return -record.waiting_tier(policy, now), -record.forced_parks, record.since, record.seq
 
     return sorted(waiting, key=key)
 

@@ -47,6 +47,8 @@ def _longest_by_tier(residents: Iterable[RequestRecord], policy: AdmissionPolicy
 
 def parkable(ledger: GroupLedger, policy: AdmissionPolicy, now: float) -> list[RequestRecord]:
     """Residents that may be parked: running, not the survivor, no park of theirs failed just now."""
+    if not ledger.capacity.park:
+        return []
     return [
         record
         for record in ledger.staying()
@@ -58,12 +60,14 @@ def parkable(ledger: GroupLedger, policy: AdmissionPolicy, now: float) -> list[R
 
 
 class ArenaRoom:
-    """Arena pages not spoken for, as far as known: parks ordered but not yet in the engine's account are subtracted."""
+    """Arena pages not spoken for, as far as known: parks ordered but not yet in the engine's account are subtracted.
+
+    Where pages may be dropped and computed again, a full arena is no obstacle: the engine chooses."""
 
     def __init__(self, ledger: GroupLedger) -> None:
         load = ledger.load
         self._pages: int | None = None
-        if load is not None:
+        if load is not None and not ledger.capacity.recompute:
             ordered = [record for record in ledger.leaving() if record.left_by > load.last_command]
             self._pages = load.arena_free - sum(record.held_pages for record in ordered)
 

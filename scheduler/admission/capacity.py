@@ -1,0 +1,62 @@
+"""What a group can hold, and how many pages a request takes of it. A family's shared prompt counts once."""
+
+from dataclasses import dataclass
+
+from kv import pages_for
+from scheduler.messages import Submission
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCapacity:
+    """Told once when a group registers. `seats`: sequences that run side by side at most.
+
+    `recompute`: a park that finds no arena room drops its pages instead of failing. `park` False: nobody is ever
+    parked. `page_bytes`: one page on all ranks together, for metrics only.
+    """
+
+    group_id: str
+    num_pages: int
+    page_size: int
+    seats: int
+    max_model_len: int
+    recompute: bool = True
+    park: bool = True
+    page_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("num_pages", "page_size", "seats", "max_model_len"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"group {self.group_id}: {name} is {getattr(self, name)}; it must be 1 or more")
+        if self.page_bytes < 0:
+            raise ValueError(f"group {self.group_id}: page_bytes is {self.page_bytes}; it must be 0 or more")
+
+    @property
+    def pool_tokens(self) -> int:
+        return self.num_pages * self.page_size
+
+    @property
+    def limit_tokens(self) -> int:
+        """Prompt and first generated token together must not exceed this."""
+        return min(self.pool_tokens, self.max_model_len)
+
+    def pages(self, submission: Submission, num_generated: int, choices: int) -> int:
+        """Pages that `choices` of a request take when each has `num_generated` tokens beside the prompt.
+
+        Of several choices the full pages of all prompt tokens but the last are shared and counted once; the last
+        prompt token is computed by each of them, for its own first draw.
+        """
+        num_prompt = len(submission.prompt_tokens)
+        shared = max(0, num_prompt - 1) // self.page_size if submission.n > 1 else 0
+        return shared + choices * (pages_for(num_prompt + num_generated, self.page_size) - shared)
+
+    def first_pages(self, submission: Submission) -> int:
+        """Pages without which it can never generate one token of each choice."""
+        return self.pages(submission, 1, submission.n)
+
+    def can_ever_hold(self, submission: Submission) -> bool:
+        """Whether it could run here if it were alone."""
+        return (
+            submission.n <= self.seats
+            and len(submission.prompt_tokens) + 1 <= self.max_model_len
+            and self.first_pages(submission) <= self.num_pages
+        )
