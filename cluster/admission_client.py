@@ -2,8 +2,7 @@
 
 `owner` in these calls says who asks: "" when nobody is told apart, a key's digest, or None for the admin, who sees all.
 Another owner's request is unknown. Raised: `AdmissionRefused` (a submission did not get in), `OrderRefused`
-(`UnknownRequest`, `WrongState`: an order that changes nothing), `ClusterError` (admission is lost, or has too many
-waiting).
+(`UnknownRequest`, `WrongState`: an order that changes nothing), `ClusterError` (admission is lost).
 """
 
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ import ray
 from ray.exceptions import RayError
 
 from cluster.cluster_spec import ADMISSION_NAME, TokenAddress, namespace_of
-from cluster.errors import ClusterError, ClusterFailed, ClusterNotFound
+from cluster.errors import ClusterFailed, ClusterNotFound
 from cluster.ray_errors import ray_error_text
 from cluster.watch import WatchBatch
 from scheduler.admission import AdmissionRefused, HoldTerms, OrderRefused, RequestRow
@@ -65,7 +64,8 @@ class AdmissionClient:
         return await self._row(self._actor.end, request_id, owner)
 
     async def park(self, request_id: str, owner: str | None, terms: HoldTerms, wait_s: float = 5.0) -> RequestRow:
-        """Hold it until `unpark`. Returns when its pages and seat are free, or as "parking" after `wait_s`.
+        """Hold it until `unpark`. Returns when its pages and seat are free, or as "parking" after `wait_s`,
+        at most 30.
 
         Idempotent: of one that is held only the terms are replaced. Raises UnknownRequest, and WrongState when it
         could not be parked: it runs on then.
@@ -113,6 +113,6 @@ class AdmissionClient:
             answer = await method.remote(*args)
         except RayError as error:
             raise ClusterFailed(f"admission is lost: {ray_error_text(error)}") from error
-        if isinstance(answer, AdmissionRefused | OrderRefused | ClusterError):
+        if isinstance(answer, AdmissionRefused | OrderRefused):
             raise answer
         return answer

@@ -4,6 +4,8 @@ What a cluster expects of the Ray it runs on, wherever that is started: RAY_work
 nice 15), RAY_AUTH_MODE set alike in every process, and one logical CPU per rank; engines and admission take none.
 """
 
+import mmap
+import secrets
 from dataclasses import dataclass, field, replace
 
 from scheduler.admission import AdmissionPolicy, GroupCapacity
@@ -15,7 +17,8 @@ from workers.spec import RankSpec
 class GroupSpec:
     """One engine and its ranks. `rank` is the spec of rank 0; of its collective only kind and timeout count.
 
-    `links`: "unix" keeps engine, ranks and gateways on one host, "tcp" lets them spread.
+    `links`: "unix" keeps engine, ranks and gateways on one host, "tcp" lets them spread. `page_bytes`: one page on all
+    ranks together, 0 where nobody has said.
     """
 
     group_id: str
@@ -24,6 +27,7 @@ class GroupSpec:
     links: str
     ready_timeout_s: float
     step_timeout_s: float
+    page_bytes: int = 0
 
     @property
     def capacity(self) -> GroupCapacity:
@@ -33,6 +37,9 @@ class GroupSpec:
             page_size=self.engine.page_size,
             seats=self.engine.max_running,
             max_model_len=self.engine.max_model_len,
+            recompute=self.engine.recompute,
+            park=self.engine.park,
+            page_bytes=self.page_bytes,
         )
 
 
@@ -40,17 +47,23 @@ class GroupSpec:
 class ClusterSpec:
     """`num_groups` copies of one model, each on `rank.world_size` ranks, under one admission.
 
-    `cluster_id` names it on its Ray. `park=False`: an overflow fails. `ready_timeout_s` bounds placement and loading,
-    `step_timeout_s` one step.
+    `cluster_id` names it on its Ray; `instance` is another at every start, and names what it leaves in shared memory.
+    `park=False`: an overflow fails. `recompute=False`: nobody is parked but into host RAM, of which `rank.arena_pages`
+    pages are there on each node, for all its groups together; 0 pages with `recompute` drop what is parked.
+    `page_bytes`: one page on all ranks together, 0 for no budget in bytes. `ready_timeout_s` bounds placement and
+    loading, `step_timeout_s` one step.
     """
 
     cluster_id: str
     rank: RankSpec
+    instance: str = field(default_factory=lambda: secrets.token_hex(6))
     num_groups: int = 1
     policy: AdmissionPolicy = field(default_factory=AdmissionPolicy)
     lookahead_steps: int = 8
     max_inflight: int = 2
     park: bool = True
+    recompute: bool = True
+    page_bytes: int = 0
     links: str = "unix"
     ready_timeout_s: float = 600.0
     step_timeout_s: float = 120.0
@@ -60,6 +73,8 @@ class ClusterSpec:
             raise ValueError(f"num_groups is {self.num_groups}; it must be at least 1")
         if self.links not in ("unix", "tcp"):
             raise ValueError(f'links is {self.links!r}; choose "unix" (one host) or "tcp"')
+        if self.page_bytes < 0:
+            raise ValueError(f"page_bytes is {self.page_bytes}; it must be 0 (unknown) or more")
 
     @property
     def namespace(self) -> str:
@@ -69,8 +84,33 @@ class ClusterSpec:
         """Raises BadEngineConfig for sizes no engine can work with."""
         return tuple(self._group(f"group-{number}") for number in range(self.num_groups))
 
+    @property
+    def node_budget_bytes(self) -> int:
+        """Host RAM for parked pages on one node, whatever number of groups it holds."""
+        return self._arena_pages * self._slot_bytes
+
+    @property
+    def _arena_pages(self) -> int:
+        return self.rank.arena_pages if self.park else 0
+
+    @property
+    def _slot_bytes(self) -> int:
+        """One page in host RAM, where each rank's part takes whole pages of the system: exact where those parts can be
+        such, else the most they can come to."""
+        world_size = self.rank.world_size
+        if self.page_bytes % (mmap.PAGESIZE * world_size) == 0:
+            return self.page_bytes
+        return (self.page_bytes + world_size * (mmap.PAGESIZE - 1)) // mmap.PAGESIZE * mmap.PAGESIZE
+
     def _group(self, group_id: str) -> GroupSpec:
-        rank = self.rank if self.park else replace(self.rank, arena_pages=0)
+        budget_bytes = self.node_budget_bytes
+        rank = replace(
+            self.rank,
+            arena_pages=self._arena_pages,
+            arena_prefix=f"parkade-arena-{self.instance}-{group_id}",
+            node_budget_name=f"parkade-budget-{self.instance}" if budget_bytes else "",
+            node_budget_bytes=budget_bytes,
+        )
         engine = EngineConfig(
             group_id=group_id,
             num_pages=rank.num_pages,
@@ -81,6 +121,7 @@ class ClusterSpec:
             max_model_len=rank.max_model_len,
             lookahead_steps=self.lookahead_steps,
             park=self.park,
+            recompute=self.recompute,
             max_inflight=self.max_inflight,
         )
         return GroupSpec(
@@ -90,6 +131,7 @@ class ClusterSpec:
             links=self.links,
             ready_timeout_s=self.ready_timeout_s,
             step_timeout_s=self.step_timeout_s,
+            page_bytes=self.page_bytes,
         )
 
 

@@ -4,14 +4,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from cluster.admission_desk import EngineLost, EngineWord, GatewayLost
 from cluster.cluster_spec import GroupSpec, TokenAddress
+from cluster.engine_figures import EngineFigures
+from cluster.engine_port import EngineLost, EngineOrder, EngineWord, Farewell, GatewayLost
 from cluster.ordered_sender import OrderedSender
 from cluster.token_hub import TokenHub
 from scheduler.engine import EngineCore
 from scheduler.engine.loop import EngineLoop
 from scheduler.executor import Executor, ExecutorFailed
-from scheduler.messages import Command
+from scheduler.messages import TokenEvent
 from workers.link.endpoint import Endpoint
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ class EngineHost:
         self._words: OrderedSender[EngineWord] = OrderedSender(tell, self._lost_admission, _MAX_WAITING)
         self._hub = TokenHub(lambda gateway_id: self._words.put(GatewayLost(gateway_id)))
         self._core = EngineCore(spec.engine)
+        self.figures = EngineFigures(spec.group_id, self._core.counters)
         self._loop = EngineLoop(self._core, executor, self._hub.send, self._words.put)
         self._running: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
@@ -42,10 +44,13 @@ class EngineHost:
         self._running = asyncio.create_task(self._run(), name=f"engine {self._spec.group_id}")
         return address
 
-    def post(self, commands: Sequence[Command]) -> None:
-        """Commands from admission, in their order."""
-        for command in commands:
-            self._loop.post(command)
+    def post(self, orders: Sequence[EngineOrder]) -> None:
+        """From admission, in their order."""
+        for order in orders:
+            if isinstance(order, Farewell):
+                self._hub.send({order.gateway_id: _ends(order)})
+            else:
+                self._loop.post(order)
 
     async def probe(self) -> None:
         """Returns after the ranks have answered a step. Raises ExecutorFailed."""
@@ -86,3 +91,11 @@ class EngineHost:
 
     def _lost_admission(self, error: Exception) -> None:
         log.error("%s cannot reach admission: %s", self._spec.group_id, error)
+
+
+def _ends(farewell: Farewell) -> list[TokenEvent]:
+    """The last event of every choice of a request that never reached an engine."""
+    return [
+        TokenEvent(request_id=farewell.request_id, choice=choice, finish=farewell.finish, error=farewell.error)
+        for choice in range(farewell.choices)
+    ]

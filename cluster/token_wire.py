@@ -4,7 +4,7 @@ import msgspec
 
 from scheduler.messages import TokenEvent
 
-VERSION = 1
+VERSION = 2
 
 
 class GatewayHello(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """What happens to requests, as numbered events that whoever is interested can follow. No tokens, no texts, no keys.
 
-`facts` by kind; each about a request has `tier`, its priority, and `owner`:
+`facts` by kind; each about a request has `tier`, its priority, too:
     submitted    tokens (of the prompt), choices
     admitted     tokens, waited_s (from its arrival, without what an engine could not take)
     parked       tokens, pages (freed), reason, mode, seconds and bytes (of the copy), parks, free_before, free, total
@@ -24,6 +24,7 @@ Fact = str | int | float
 
 MAX_KEPT = 4096
 MAX_IN_BATCH = 1024
+MAX_WAIT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +87,10 @@ class WatchRing:
         return WatchBatch(next=begin + len(events), lost=begin - after, events=events)
 
     async def wait(self, after: int, wait_s: float) -> WatchBatch:
-        """`read`, but where `after` is the very next number: as soon as there is an event, or empty after `wait_s`."""
+        """`read`, but where `after` is the very next number: as soon as there is an event, or empty after `wait_s`, at
+        most `MAX_WAIT_S`."""
         if after == self._next and wait_s > 0:
             if self._news is None:
                 self._news = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._news], timeout=wait_s)
+            await asyncio.wait([self._news], timeout=min(wait_s, MAX_WAIT_S))
         return self.read(after)

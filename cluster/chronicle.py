@@ -1,0 +1,208 @@
+"""What becomes of requests, told as it happens: to the watch, to the metrics, and one log line for each park.
+
+It is told what the desk does and hears, and decides nothing. An admission counts from the engine's account that
+contains it, for an engine may find no room.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cluster.admission_figures import readings_of, refusal_reading
+from cluster.readings import Reading
+from cluster.watch import Fact, WatchRing
+from scheduler.admission import Addressed, AdmissionRefused, HoldTerms, RequestRow
+from scheduler.messages import (
+    Admit,
+    Deferred,
+    EngineEvent,
+    Finished,
+    FinishReason,
+    GroupLoad,
+    Park,
+    Parked,
+    ParkFailed,
+    ParkMode,
+    ParkReason,
+    Pressure,
+    Restored,
+)
+
+log = logging.getLogger(__name__)
+
+Publish = Callable[[Sequence[Reading]], None]
+
+
+@dataclass(slots=True)
+class _Entry:
+    """An admission that no account has shown yet."""
+
+    group_id: str
+    number: int
+    row: RequestRow
+
+
+@dataclass(slots=True)
+class _Park:
+    """The last park of a request, from its order on. `parked_at` is None until the engine has said it."""
+
+    free_before: int
+    parked_at: float | None = None
+    was_held: bool = False
+
+
+class Chronicle:
+    """`publish` takes readings of the admission instruments."""
+
+    def __init__(self, ring: WatchRing, publish: Publish) -> None:
+        self._ring = ring
+        self._publish = publish
+        self._loads: dict[str, GroupLoad] = {}
+        self._entries: dict[str, _Entry] = {}
+        self._parks: dict[str, _Park] = {}
+
+    # ---- what clients and operators do
+
+    def submitted(self, row: RequestRow) -> None:
+        self._tell("submitted", row, tokens=row.prompt_tokens, choices=row.n)
+
+    def refused(self, refusal: AdmissionRefused) -> None:
+        self._publish([refusal_reading(refusal)])
+
+    def held(self, row: RequestRow, terms: HoldTerms) -> None:
+        if (park := self._parks.get(row.request_id)) is not None:
+            park.was_held = True
+        deadline: dict[str, Fact] = {}
+        if terms.deadline_s is not None:
+            deadline = {"deadline_s": terms.deadline_s, "then": str(terms.then)}
+        self._tell("held", row, **deadline)
+
+    def unheld(self, row: RequestRow, by: str) -> None:
+        self._tell("unheld", row, by=by)
+
+    def cancelled(self, row: RequestRow, by: str) -> None:
+        self._tell("cancelled", row, by=by)
+
+    def priority_changed(self, row: RequestRow, before: int) -> None:
+        self._tell("priority", row, before=before)
+
+    def of_all(self, kind: str) -> None:
+        """ "draining" or "undrained"."""
+        self._ring.add(kind)
+
+    # ---- what admission orders and engines answer
+
+    def ordered(self, order: Addressed, row: RequestRow | None) -> None:
+        """`row` as it is after the order."""
+        match order.command:
+            case Admit(number=number) if row is not None:
+                self._entries[row.request_id] = _Entry(order.group_id, number, row)
+            case Park(request_id=request_id, reason=reason):
+                load = self._loads.get(order.group_id)
+                held = reason is ParkReason.EXPLICIT
+                self._parks[request_id] = _Park(0 if load is None else load.pages_free, was_held=held)
+
+    def heard(self, event: EngineEvent, before: RequestRow | None, now: float) -> None:
+        """An engine's event; `before` is its request as it was, None for one that admission does not know there."""
+        load = self._loads[event.load.group_id] = event.load
+        if isinstance(event, Pressure):
+            self._ring.add(
+                "pressure", "", load.group_id, shortfall=event.shortfall, free=load.pages_free, total=load.pages_total
+            )
+        if before is None:
+            return
+        match event:
+            case Deferred():
+                self._entries.pop(before.request_id, None)
+            case Parked() if before.state == "parking":
+                self._parked(event, before, now)
+            case ParkFailed():
+                self._parks.pop(before.request_id, None)
+                self._tell("park_failed", before, reason=event.reason)
+            case Restored():
+                self._restored(event, before, now)
+            case Finished():
+                self._admitted(before.request_id)
+                self.ended(before, event.reason, event.error)
+            case _:
+                pass
+
+    def caught_up(self, group_id: str) -> None:
+        """All that came together from this engine was heard: admissions its last account contains did succeed."""
+        load = self._loads.get(group_id)
+        if load is not None and self._entries:
+            for request_id, entry in list(self._entries.items()):
+                if entry.group_id == group_id and entry.number <= load.last_command:
+                    self._admitted(request_id)
+
+    def ended(self, before: RequestRow, reason: FinishReason, error: str | None = None) -> None:
+        """By an engine's word, or because no engine had it."""
+        self._entries.pop(before.request_id, None)
+        self._parks.pop(before.request_id, None)
+        facts: dict[str, Fact] = {"reason": str(reason), "tokens": before.tokens, "parks": before.parks}
+        facts |= {"recomputes": before.recomputes, "age_s": before.age_s}
+        self._tell("finished", before, **facts, **({} if error is None else {"error": error}))
+
+    def forget_group(self, group_id: str) -> None:
+        self._loads.pop(group_id, None)
+
+    def _admitted(self, request_id: str) -> None:
+        entry = self._entries.pop(request_id, None)
+        if entry is not None:
+            self._tell("admitted", entry.row, tokens=entry.row.tokens, waited_s=entry.row.waited_s)
+
+    def _parked(self, event: Parked, before: RequestRow, now: float) -> None:
+        self._admitted(before.request_id)
+        load = event.load
+        park = self._parks.setdefault(before.request_id, _Park(load.pages_free))
+        park.parked_at = now
+        pages = event.num_pages if event.mode is ParkMode.COPY else before.pages
+        self._tell(
+            "parked",
+            before,
+            tokens=before.tokens,
+            pages=pages,
+            reason=str(event.reason),
+            mode=str(event.mode),
+            seconds=event.copy_s,
+            bytes=event.copy_bytes,
+            parks=before.parks + 1,
+            free_before=park.free_before,
+            free=load.pages_free,
+            total=load.pages_total,
+        )
+        log.info(
+            "parked %s: tier %d, %d tokens, %d pages, reason %s, mode %s, %.4f s, %d bytes, park %d of it; "
+            "pool free %d -> %d of %d pages",
+            before.request_id,
+            before.priority,
+            before.tokens,
+            pages,
+            event.reason,
+            event.mode,
+            event.copy_s,
+            event.copy_bytes,
+            before.parks + 1,
+            park.free_before,
+            load.pages_free,
+            load.pages_total,
+        )
+
+    def _restored(self, event: Restored, before: RequestRow, now: float) -> None:
+        park = self._parks.pop(before.request_id, None)
+        since = None if park is None else park.parked_at
+        self._tell(
+            "restored",
+            before,
+            tokens=before.tokens,
+            mode=str(event.mode),
+            reason=event.reason,
+            seconds=event.copy_s,
+            bytes=event.copy_bytes,
+            parked_s=0.0 if since is None else now - since,
+            was_held=int(park is not None and park.was_held),
+        )
+
+    def _tell(self, kind: str, row: RequestRow, **facts: Fact) -> None:
+        event = self._ring.add(kind, row.request_id, row.group_id or "", tier=row.priority, **facts)
+        self._publish(readings_of(event))

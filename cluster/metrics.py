@@ -1,0 +1,52 @@
+"""Readings into Ray's metrics, which stand in Ray's own Prometheus endpoint and dashboard. A few microseconds each;
+nobody calls it for a token or a step as it runs."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ray.util import metrics
+
+from cluster.instruments import GATEWAY_INSTRUMENTS, Instrument, Kind
+from cluster.readings import Reading, tier_label
+
+
+class MetricsPublisher:
+    """The instruments that one process tells. Needs a process that is connected to a Ray."""
+
+    def __init__(self, instruments: Sequence[Instrument]) -> None:
+        self._open = {each.name: _OpenInstrument(each.labels, _open(each)) for each in instruments}
+
+    def publish(self, readings: Iterable[Reading]) -> None:
+        """KeyError for a name that is none of its instruments'."""
+        for name, value, labels in readings:
+            instrument = self._open[name]
+            instrument.record(value, dict(zip(instrument.labels, labels, strict=True)))
+
+
+class GatewayMetrics:
+    """What only a gateway sees."""
+
+    def __init__(self) -> None:
+        self._publisher = MetricsPublisher(GATEWAY_INSTRUMENTS)
+
+    def first_token(self, priority: int, seconds: float) -> None:
+        """Once a request: from its arrival at the gateway to its first token."""
+        self._publisher.publish([Reading("parkade_time_to_first_token_seconds", seconds, (tier_label(priority),))])
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenInstrument:
+    labels: tuple[str, ...]
+    record: Callable[[float, dict[str, str]], Any]
+
+
+def _open(instrument: Instrument) -> Callable[[float, dict[str, str]], Any]:
+    name, text, labels = instrument.name, instrument.description, instrument.labels
+    match instrument.kind:
+        case Kind.COUNTER:
+            return metrics.Counter(name, text, labels).inc
+        case Kind.GAUGE:
+            return metrics.Gauge(name, text, labels).set
+        case Kind.HISTOGRAM:
+            return metrics.Histogram(name, text, list(instrument.bounds), labels).observe
