@@ -26,12 +26,9 @@ class TokenGuard(grpc.aio.ServerInterceptor):
         if handler_call_details.method in _OPEN or self._admits(handler_call_details.invocation_metadata):
             return handler
         if handler is not None and handler.response_streaming:
-            make = (
-                grpc.stream_stream_rpc_method_handler
-                if handler.request_streaming
-                else grpc.unary_stream_rpc_method_handler
-            )
-            return make(_refuse_stream)
+            if handler.request_streaming:
+                return grpc.stream_stream_rpc_method_handler(_refuse)
+            return grpc.unary_stream_rpc_method_handler(_refuse)
         return grpc.unary_unary_rpc_method_handler(_refuse)
 
     def _admits(self, metadata: Any) -> bool:

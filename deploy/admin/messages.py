@@ -14,7 +14,7 @@ STATES = {
     "parked": admin_pb2.STATE_PARKED,
     "restoring": admin_pb2.STATE_RESTORING,
 }
-STATE_NAMES = {number: name for name, number in STATES.items()}
+STATE_NAMES: Mapping[int, str] = {number: name for name, number in STATES.items()}
 HOLD_ENDS = {HoldEnd.UNPARK: admin_pb2.HOLD_END_UNPARK, HoldEnd.CANCEL: admin_pb2.HOLD_END_CANCEL}
 
 _SAME = (

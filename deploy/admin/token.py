@@ -25,7 +25,7 @@ def read_token(file: Path) -> str:
         raise BadToken(f"cannot read the admin token file {file}: {error.strerror}") from error
     if not _MIN_CHARS <= len(token) <= _MAX_CHARS or not _ALLOWED.issuperset(token):
         raise BadToken(
-            f"the admin token file {file} must hold one line of {_MIN_CHARS} to {_MAX_CHARS} printable ASCII characters, "
+            f"the admin token file {file} must hold one line, {_MIN_CHARS} to {_MAX_CHARS} printable ASCII characters, "
             "no spaces"
         )
     return token

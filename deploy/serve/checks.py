@@ -1,21 +1,25 @@
-"""What can be refused before anything is started: a taken port, a broken weight file."""
+"""What can be refused before anything is started: a taken port, a broken weight file, a bad key file."""
 
 import errno
 import json
 import socket
+import ssl
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
+from deploy.admin.token import read_token
+from deploy.api_keys import BadApiKeys, load_api_keys
 from deploy.serve.errors import CannotServe
+from deploy.serve.plan import AdminPlan
 
 _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _DTYPES = ("BF16", "F16", "F32")
 
 
-def check_port(host: str, port: int) -> None:
-    """Raises `CannotServe` unless `host`:`port` can be listened on."""
+def check_port(host: str, port: int, flags: str = "--host and --port") -> None:
+    """Raises `CannotServe` unless `host`:`port`, which `flags` chose, can be listened on."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
             0
@@ -27,7 +31,7 @@ def check_port(host: str, port: int) -> None:
         try:
             probe.bind(address)
         except OSError as error:
-            raise CannotServe(_why_not(host, port, error)) from error
+            raise CannotServe(_why_not(host, port, flags, error)) from error
 
 
 def free_port(host: str) -> int:
@@ -38,12 +42,39 @@ def free_port(host: str) -> int:
         return int(probe.getsockname()[1])
 
 
-def _why_not(host: str, port: int, error: OSError) -> str:
+def _why_not(host: str, port: int, flags: str, error: OSError) -> str:
+    of_port = flags.rsplit(maxsplit=1)[-1]
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} on {host} is taken by another program; choose another with --port"
+        return f"port {port} on {host} is taken by another program; choose another with {of_port}"
     if error.errno == errno.EACCES:
-        return f"port {port} on {host} may not be used by this user; ports from 1024 up may: choose one with --port"
-    return f"cannot listen on {host}:{port}: {error.strerror}; choose another with --host and --port"
+        return f"port {port} on {host} may not be used by this user; ports from 1024 up may: choose one with {of_port}"
+    return f"cannot listen on {host}:{port}: {error.strerror}; choose another with {flags}"
+
+
+def check_admin(admin: AdminPlan) -> None:
+    """Port, token file and certificate of the admin interface. Raises `CannotServe` and `BadToken`."""
+    check_port(admin.host, admin.port, "--admin-host and --admin-port")
+    if admin.token_file is not None:
+        read_token(Path(admin.token_file))
+    if admin.tls_cert is None or admin.tls_key is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(admin.tls_cert, admin.tls_key)
+    except OSError as error:  # ssl's errors are OSErrors
+        reason = error.strerror if type(error) is not ssl.SSLError else error.reason
+        raise CannotServe(
+            f"{admin.tls_cert} and {admin.tls_key} are no certificate with its key, both in PEM: {reason}"
+        ) from error
+
+
+def check_api_keys(file: str | None) -> None:
+    """Raises `CannotServe` for a file that holds no keys."""
+    if file is None:
+        return
+    try:
+        load_api_keys(Path(file))
+    except BadApiKeys as error:
+        raise CannotServe(f"API keys: {error}") from error
 
 
 def check_weights(model_dir: Path) -> None:

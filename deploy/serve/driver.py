@@ -51,10 +51,10 @@ class Driver:
         threading.Thread(target=self._await_end_of_input, daemon=True).start()
         code = 0
         try:
-            server.start()
+            admin, metrics_url = server.start()
             # Ray has put its own handler in place, which would end its processes before ours are told to stop.
             signal.signal(signal.SIGTERM, lambda *_: self._stop.set())
-            self._report(Ready(seconds=time.monotonic() - self._began))
+            self._report(Ready(seconds=time.monotonic() - self._began, admin=admin, metrics_url=metrics_url))
             if (loss := server.wait(self._stop)) is not None:
                 self._report(Failed(text=loss))
                 code = 1

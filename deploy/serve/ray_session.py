@@ -17,6 +17,7 @@ from ray._private import parameter
 
 from deploy.serve.descendants import end_descendants
 from deploy.serve.errors import ServerFailed
+from deploy.serve.plan import ServerPlan
 
 NAMESPACE = "parkade"
 
@@ -29,10 +30,10 @@ _SLOW_START = "timed out during startup"
 _END_S = 3.0
 
 
-def start_own_ray(session: Path, num_cpus: int, log_level: str, progress: Callable[[str], None]) -> None:
+def start_own_ray(session: Path, plan: ServerPlan, progress: Callable[[str], None]) -> None:
     """A head node in this process' charge: it dies with it. Raises `ServerFailed`."""
     try:
-        _init_local(session / "ray", num_cpus, log_level)
+        _init_local(session / "ray", plan)
     except Exception as error:  # Ray raises bare ones
         if _SLOW_START not in str(error):
             raise ServerFailed(f"Ray did not start: {error}") from error
@@ -40,16 +41,17 @@ def start_own_ray(session: Path, num_cpus: int, log_level: str, progress: Callab
         progress("Ray was slow to start; starting it again")
         end_descendants(_END_S)
         try:
-            _init_local(session / "ray2", num_cpus, log_level)
+            _init_local(session / "ray2", plan)
         except Exception as again:
             raise ServerFailed(f"Ray did not start within twice 30 s, is the machine overloaded? {again}") from again
 
 
-def _init_local(temp_dir: Path, num_cpus: int, log_level: str) -> None:
+def _init_local(temp_dir: Path, plan: ServerPlan) -> None:
+    log_level = plan.log_level
     with _quiet_node(log_to_driver=log_level == "debug"):
         ray.init(
             address="local",
-            num_cpus=num_cpus,
+            num_cpus=plan.tensor_parallel_size,  # one logical CPU a rank; all other actors take none
             include_dashboard=False,
             object_store_memory=_OBJECT_STORE_BYTES,
             log_to_driver=log_level == "debug",
@@ -57,6 +59,7 @@ def _init_local(temp_dir: Path, num_cpus: int, log_level: str) -> None:
             namespace=NAMESPACE,
             _node_ip_address=_LOOPBACK,
             _temp_dir=str(temp_dir),
+            _metrics_export_port=plan.metrics_port,
         )
 
 
@@ -81,7 +84,10 @@ def _quiet_node(*, log_to_driver: bool) -> Iterator[None]:
 
 
 def join_ray(address: str, log_level: str) -> None:
-    """Raises `ServerFailed` soon when nobody answers: Ray itself would try a dead address for minutes."""
+    """Raises `ServerFailed` soon when nobody answers: Ray itself would try a dead address for minutes.
+
+    Its metrics page is where it was started to have it (`ray start --metrics-export-port`); `metrics_url` finds it.
+    """
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=_PROBE_S).close()
@@ -96,3 +102,12 @@ def join_ray(address: str, log_level: str) -> None:
         )
     except (OSError, RuntimeError, ValueError) as error:
         raise ServerFailed(f"Ray at {address} could not be joined: {error}") from error
+
+
+def metrics_url() -> str:
+    """The Prometheus page of the node that this process is connected to; "" if it has none."""
+    here = ray.get_runtime_context().get_node_id()
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    node: dict[str, Any] = next((node for node in nodes if node["NodeID"] == here), {})
+    port = node.get("MetricsExportPort") or 0
+    return f"http://{node['NodeManagerAddress']}:{port}/metrics" if port > 0 else ""

@@ -10,9 +10,14 @@ class Progress(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """`/health` has answered, `seconds` after the driver began."""
+    """`/health` has answered, `seconds` after the driver began.
+
+    `admin` is HOST:PORT of the admin interface, `metrics_url` that of Ray's Prometheus page, "" if it has none.
+    """
 
     seconds: float
+    admin: str
+    metrics_url: str
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):

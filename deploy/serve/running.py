@@ -1,7 +1,7 @@
-"""What one plan starts on Ray: admission, engine and ranks, and beside them Serve with the gateway.
+"""What one plan starts on Ray: admission, engine and ranks, Serve with the gateway, and the admin server.
 
-Both halves start at once: ranks load weights while Serve starts its proxy. Only the driver process imports this
-module: it imports Ray.
+What can starts at once: ranks load weights while Serve starts its proxy, and the admin server comes up beside the
+gateway. Only the driver process imports this module: it imports Ray.
 """
 
 import logging
@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import ray
@@ -19,12 +20,15 @@ from ray.serve.config import HTTPOptions, ProxyLocation
 from cluster.cluster_spec import ClusterSpec
 from cluster.errors import ClusterError
 from cluster.launch import ClusterHandle, start_cluster
+from deploy.admin.actor import launch_admin
+from deploy.admin.server import AdminSpec
+from deploy.api_keys import first_key
 from deploy.gateway.deployment import GatewaySpec, gateway_application
 from deploy.serve.banner import url_of
 from deploy.serve.checks import free_port
 from deploy.serve.errors import ServerFailed
 from deploy.serve.plan import ServerPlan
-from deploy.serve.ray_session import join_ray, start_own_ray
+from deploy.serve.ray_session import join_ray, metrics_url, start_own_ray
 from scheduler.admission import AdmissionPolicy
 from workers.spec import CollectiveSpec, RankSpec
 
@@ -41,6 +45,8 @@ _HEALTH_TIMEOUT_S = 60.0
 _HEALTH_POLL_S = 0.05
 # How long a stream may go on when the server is told to stop.
 _DRAIN_S = 1.0
+_ADMIN_START_S = 60.0
+_ADMIN_STOP_S = 2.0
 
 
 class RunningServer:
@@ -51,14 +57,17 @@ class RunningServer:
         self._session = session
         self._progress = progress
         self._cluster: ClusterHandle | None = None
+        self._admin: Any = None
         self._owns_ray = plan.ray_address is None
 
-    def start(self) -> None:
-        """Return when `/health` answers. Raises `ServerFailed`, `ClusterError`, and what Serve raises."""
+    def start(self) -> tuple[str, str]:
+        """Return when `/health` and the admin interface answer: HOST:PORT of that, and Ray's metrics page.
+
+        Raises `ServerFailed`, `ClusterError`, and what Ray and Serve raise.
+        """
         plan = self._plan
         if plan.ray_address is None:
-            # One logical CPU a rank; all other actors take none.
-            start_own_ray(self._session, plan.tensor_parallel_size, plan.log_level, self._progress)
+            start_own_ray(self._session, plan, self._progress)
         else:
             join_ray(plan.ray_address, plan.log_level)
         self._progress("Ray is up")
@@ -68,8 +77,11 @@ class RunningServer:
             self._progress("Serve is up")
             self._cluster = starting.result()
         self._progress("the model is loaded")
+        self._admin = launch_admin(admin_spec(plan))
+        admin_address = self._admin.start.remote()
         serve.run(gateway_application(gateway_spec(plan), graceful_shutdown_timeout_s=_DRAIN_S), name=_APPLICATION)
         self._await_health()
+        return ray.get(admin_address, timeout=_ADMIN_START_S), metrics_url()
 
     def wait(self, stop: threading.Event) -> str | None:
         """None once `stop` is set; else, in one line, what was lost."""
@@ -107,7 +119,9 @@ class RunningServer:
         """End all that was started on Ray, and Ray itself if it is ours. Never raises: the supervisor ends the rest."""
         if not ray.is_initialized():
             return
-        for end in (self._stop_gateway, self._stop_cluster, ray.shutdown):
+        # The admin server takes its leave of whoever watches while engines and ranks end.
+        leave = None if self._admin is None else self._admin.stop.remote()
+        for end in (self._stop_gateway, self._stop_cluster, lambda: _await_leave(leave), ray.shutdown):
             try:
                 end()
             except Exception as error:  # each part is ended whatever became of the others
@@ -126,7 +140,9 @@ class RunningServer:
         """The first answer has been through every rank."""
         deadline = time.monotonic() + _HEALTH_TIMEOUT_S
         last = "no answer"
-        with httpx.Client(timeout=10.0, trust_env=False) as client:
+        keys = self._plan.api_key_file
+        headers = {} if keys is None else {"Authorization": f"Bearer {first_key(Path(keys))}"}
+        with httpx.Client(timeout=10.0, trust_env=False, headers=headers) as client:
             while time.monotonic() < deadline:
                 try:
                     answer = client.get(f"{url_of(self._plan)}/health")
@@ -138,6 +154,11 @@ class RunningServer:
                     last = f"status {answer.status_code}"
                 time.sleep(_HEALTH_POLL_S)
         raise ServerFailed(f"the server did not answer within {_HEALTH_TIMEOUT_S:.0f} s: {last}")
+
+
+def _await_leave(leave: Any) -> None:
+    if leave is not None:
+        ray.wait([leave], timeout=_ADMIN_STOP_S)
 
 
 def cluster_spec(plan: ServerPlan) -> ClusterSpec:
@@ -158,8 +179,14 @@ def cluster_spec(plan: ServerPlan) -> ClusterSpec:
         backend=plan.backend,
         num_threads=plan.num_threads,
     )
-    policy = AdmissionPolicy(max_queued_requests=plan.max_queued_requests)
-    return ClusterSpec(cluster_id=_CLUSTER, rank=rank, policy=policy, park=plan.park)
+    return ClusterSpec(
+        cluster_id=_CLUSTER,
+        rank=rank,
+        policy=AdmissionPolicy(max_queued_requests=plan.max_queued_requests, max_queued_tokens=plan.max_queued_tokens),
+        park=plan.park,
+        recompute=plan.recompute,
+        page_bytes=plan.page_bytes,
+    )
 
 
 def gateway_spec(plan: ServerPlan) -> GatewaySpec:
@@ -169,4 +196,18 @@ def gateway_spec(plan: ServerPlan) -> GatewaySpec:
         model_id=plan.model_id,
         max_model_len=plan.max_model_len,
         pool_tokens=plan.pool_tokens,
+        api_key_file=plan.api_key_file,
+    )
+
+
+def admin_spec(plan: ServerPlan) -> AdminSpec:
+    """The supervisor has settled the token's file."""
+    assert plan.admin.token_file is not None
+    return AdminSpec(
+        cluster_id=_CLUSTER,
+        host=plan.admin.host,
+        port=plan.admin.port,
+        token_file=plan.admin.token_file,
+        tls_cert=plan.admin.tls_cert,
+        tls_key=plan.admin.tls_key,
     )

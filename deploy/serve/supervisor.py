@@ -16,14 +16,18 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 import msgspec
 
+from deploy.admin.token import make_token
 from deploy.config import Environment, ServeConfig
+from deploy.serve.announcement import Announcement
 from deploy.serve.banner import loading_line, ready_lines
-from deploy.serve.checks import check_port, check_weights
+from deploy.serve.cautions import available_shared_memory, cautions
+from deploy.serve.checks import check_admin, check_api_keys, check_port, check_weights
 from deploy.serve.descendants import adopt_orphans, end_descendants, wait_until_alone
 from deploy.serve.errors import ServerFailed
 from deploy.serve.memory import available_memory, check_memory
@@ -42,13 +46,26 @@ def serve(config: ServeConfig, model_dir: Path, environment: Environment, *, sho
     plan, sizes = make_plan(config, model_dir)
     check_weights(model_dir)
     check_port(plan.host, plan.port)
+    check_admin(plan.admin)
+    check_api_keys(plan.api_key_file)
     if plan.device == "cpu":
         check_memory(plan, sizes, available_memory())
+    for caution in cautions(plan, sizes, available_shared_memory()):
+        show(f"warning: {caution}")
     show(loading_line(plan, sizes))
     with _session_dir(environment, keep=debug) as session, StopSignals() as stop:
         adopt_orphans()
-        supervisor = Supervisor(plan, sizes, session, stop, show, debug=debug)
+        supervisor = Supervisor(_with_token(plan, session), sizes, session, stop, show, debug=debug)
         return supervisor.run(environment)
+
+
+def _with_token(plan: ServerPlan, session: Path) -> ServerPlan:
+    """The plan with the admin token's file, made if none is given."""
+    if plan.admin.token_file is not None:
+        return plan
+    file = session / "admin_token"
+    make_token(file)
+    return replace(plan, admin=replace(plan.admin, token_file=str(file)))
 
 
 class StopSignals:
@@ -95,15 +112,17 @@ class Supervisor:
 
     def run(self, environment: Environment) -> int:
         """Raises `ServerFailed` when the driver failed or died; then, too, nothing is left."""
+        announcement = Announcement(environment.records_dir, self._plan)
         read_fd, write_fd = os.pipe()
         driver = self._start_driver(environment, write_fd)
         os.close(write_fd)
         try:
             with os.fdopen(read_fd, "rb", buffering=0) as reports:
-                failure = self._watch(reports.fileno())
+                failure = self._watch(reports.fileno(), announcement)
             if failure is None:
                 self._show("Stopping (once more to force)" if self._ready else "Stopping")
         finally:
+            announcement.withdraw()
             self._end(driver)
         if failure is not None:
             raise ServerFailed(failure)
@@ -134,7 +153,7 @@ class Supervisor:
         driver.stdin.flush()
         return driver
 
-    def _watch(self, reports_fd: int) -> str | None:
+    def _watch(self, reports_fd: int, announcement: Announcement) -> str | None:
         """None once a signal asks to stop; else why the driver is gone."""
         pending = b""
         with selectors.DefaultSelector() as selector:
@@ -148,17 +167,19 @@ class Supervisor:
                     return self._death()
                 *lines, pending = (pending + data).split(b"\n")
                 for line in lines:
-                    if (failure := self._take(line)) is not None:
+                    if (failure := self._take(line, announcement)) is not None:
                         return failure
         return None
 
-    def _take(self, line: bytes) -> str | None:
+    def _take(self, line: bytes, announcement: Announcement) -> str | None:
         match decode_report(line):
             case Progress(text=text):
                 self._show(text)
-            case Ready(seconds=seconds):
+            case Ready(admin=admin) as ready:
                 self._ready = True
-                for shown in ready_lines(self._plan, self._sizes, seconds):
+                if complaint := announcement.make(admin):
+                    self._show(f"warning: {complaint}")
+                for shown in ready_lines(self._plan, self._sizes, ready):
                     self._show(shown)
             case Failed(text=text, trace=trace):
                 if self._debug and trace:
