@@ -1,7 +1,7 @@
 """N ranks as threads of one process, over a collective that is a barrier and a list: the smallest thing that can be
 right.
 
-Also hands out pages, so that a test reads as prompts in, tokens and logits out.
+Also hands out pages and slots, so that a test reads as prompts in, tokens and logits out.
 """
 
 import threading
@@ -15,9 +15,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from workers.copier import CopyDone
 
-from scheduler.plan import Chunk, NewSequence, PageGrant, ParkOrder, RestoreOrder, StepPlan
+from scheduler.plan import (
+    Chunk,
+    CopyIn,
+    CopyOut,
+    CopyOutcome,
+    NewSequence,
+    PageGrant,
+    PageReset,
+    StepPlan,
+)
 from scheduler.sampling import SamplingParams
+from tests.workers.thread_collective import thread_collectives
 from workers.collective.opening import open_collective
 from workers.collective.protocol import Collective
 from workers.rank import Rank, RankAnswer
@@ -26,48 +37,6 @@ from workers.spec import CollectiveSpec, RankSpec
 Float32 = npt.NDArray[np.float32]
 
 GREEDY = SamplingParams(temperature=0.0)
-
-
-class ThreadCollective:
-    """Arrays or tensors; sums run in rank order. A lost peer breaks the barrier for all within 30 s."""
-
-    def __init__(self, rank: int, slots: list[Any], barrier: threading.Barrier) -> None:
-        self.rank = rank
-        self.world_size = len(slots)
-        self.num_calls = 0
-        self._slots = slots
-        self._barrier = barrier
-
-    def all_reduce(self, x: Any) -> None:
-        parts = self._share(x)
-        total = parts[0]
-        for part in parts[1:]:
-            total = total + part
-        x[...] = total
-
-    def all_gather(self, x: Any, out: Any) -> None:
-        for rank, part in enumerate(self._share(x)):
-            out[rank] = part
-
-    def _share(self, x: Any) -> list[Any]:
-        self.num_calls += 1
-        self._slots[self.rank] = x.clone() if isinstance(x, torch.Tensor) else x.copy()
-        self._barrier.wait(30)
-        parts = list(self._slots)
-        self._barrier.wait(30)
-        return parts
-
-    def abort(self) -> None:
-        self._barrier.abort()
-
-    def close(self) -> None:
-        self.abort()
-
-
-def thread_collectives(world_size: int) -> list[ThreadCollective]:
-    slots: list[Any] = [None] * world_size
-    barrier = threading.Barrier(world_size)
-    return [ThreadCollective(rank, slots, barrier) for rank in range(world_size)]
 
 
 def make_spec(folder: Path, **changes: Any) -> RankSpec:
@@ -87,6 +56,12 @@ def make_spec(folder: Path, **changes: Any) -> RankSpec:
     return replace(spec, **changes)
 
 
+def chunks_of(seq_id: int, length: int, cuts: Sequence[int]) -> Iterator[Chunk]:
+    """All positions below `length`, in chunks that end at `cuts`; the last one samples."""
+    for start, end in zip([0, *cuts], [*cuts, length], strict=True):
+        yield Chunk(seq_id=seq_id, start=start, num_tokens=end - start, sample=end == length)
+
+
 class RankGroup:
     """The ranks of `spec`, which agree on every answer. `logits` are those of the last step, over the whole
     vocabulary.
@@ -97,14 +72,24 @@ class RankGroup:
         self._threads = ThreadPoolExecutor(spec.world_size)
         specs = [replace(spec, rank=rank) for rank in range(spec.world_size)]
         self.collectives = self._collectives(specs)
-        self.ranks: list[Rank] = list(self._threads.map(Rank, specs, self.collectives))
+        self._ends: dict[int, list[CopyDone]] = {}
+        self._ended = threading.Condition()
+        self._let_on = threading.Event()
+        self._let_on.set()
+        self.ranks: list[Rank] = list(
+            self._threads.map(lambda one, link: Rank(one, link, self._end_copy), specs, self.collectives)
+        )
         self._shares: list[Float32] = [np.empty((0, 0), np.float32)] * spec.world_size
         for number, rank in enumerate(self.ranks):
             self._watch(number, rank)
         self.step = 0
         self.free_pages = list(range(spec.num_pages - 1, -1, -1))
         self.pages: dict[int, list[int]] = {}
+        self.free_slots = list(range(spec.arena_pages - 1, -1, -1))
+        self.slots: dict[int, list[int]] = {}
+        self._num_borrowed: dict[int, int] = {}
         self._lengths: dict[int, int] = {}
+        self._next_copy = 0
 
     @property
     def logits(self) -> Float32:
@@ -131,13 +116,24 @@ class RankGroup:
         plan = StepPlan(step=self.step, **changes)
         self.step += 1
         answers: list[RankAnswer] = list(self._threads.map(lambda rank: rank.execute(plan), self.ranks))
-        assert len({(answer.step, answer.tokens, answer.failed_copies) for answer in answers}) == 1
+        assert len({(answer.step, answer.tokens) for answer in answers}) == 1
         return answers[0]
 
-    def start(self, seq_id: int, tokens: Sequence[int], sampling: SamplingParams = GREEDY) -> NewSequence:
+    def start(
+        self, seq_id: int, tokens: Sequence[int], sampling: SamplingParams = GREEDY, *, borrowed: Sequence[int] = ()
+    ) -> NewSequence:
+        """`borrowed` pages, computed in full by another, are its first; they stay the other's."""
         self._lengths[seq_id] = len(tokens)
-        self.pages[seq_id] = []
-        return NewSequence(seq_id=seq_id, tokens=tuple(tokens), num_prompt_tokens=len(tokens), sampling=sampling)
+        self.pages[seq_id] = list(borrowed)
+        self._num_borrowed[seq_id] = len(borrowed)
+        return NewSequence(
+            seq_id=seq_id,
+            tokens=tuple(tokens),
+            num_prompt_tokens=len(tokens),
+            sampling=sampling,
+            page_ids=tuple(borrowed),
+            num_computed=len(borrowed) * self.spec.page_size,
+        )
 
     def grant(self, seq_id: int, num_tokens: int) -> list[PageGrant]:
         """Pages for the first `num_tokens` positions, beyond those held."""
@@ -148,23 +144,101 @@ class RankGroup:
         self.pages[seq_id] += granted
         return [PageGrant(seq_id=seq_id, page_ids=tuple(granted))]
 
+    def num_known(self, seq_id: int) -> int:
+        """Its tokens, prompt and output."""
+        return self._lengths[seq_id]
+
     def finish(self, seq_ids: Sequence[int]) -> None:
         """End sequences; their pages are the first to be handed out again."""
         self.execute(finished=tuple(seq_ids))
         for seq_id in seq_ids:
-            self.free_pages += self.pages.pop(seq_id)
+            self.free_pages += self.pages.pop(seq_id)[self._num_borrowed.pop(seq_id) :]
+
+    def start_park(self, seq_id: int, **changes: Any) -> int:
+        """Order the copy of a sequence's pages to the arena, beside `changes`; the copy's id."""
+        self.slots[seq_id] = [self.free_slots.pop() for _ in self.pages[seq_id]]
+        out = CopyOut(
+            copy_id=self.new_copy_id(), page_ids=tuple(self.pages[seq_id]), arena_ids=tuple(self.slots[seq_id])
+        )
+        self.execute(copies_out=(out,), **changes)
+        return out.copy_id
+
+    def finish_park(self, seq_id: int, copy_id: int) -> None:
+        """Wait for the copy; the pages are the first to be handed out again."""
+        assert self.land(copy_id) == [CopyOutcome.DONE] * len(self.ranks)
+        self.free_pages += self.pages.pop(seq_id)
+
+    def start_restore(self, seq_id: int, **changes: Any) -> int:
+        """Order the copy back, into the pages that would be handed out last; the copy's id."""
+        self.pages[seq_id] = [self.free_pages.pop(0) for _ in self.slots[seq_id]]
+        back = CopyIn(
+            copy_id=self.new_copy_id(), arena_ids=tuple(self.slots[seq_id]), page_ids=tuple(self.pages[seq_id])
+        )
+        self.execute(copies_in=(back,), **changes)
+        return back.copy_id
+
+    def finish_restore(self, seq_id: int, copy_id: int) -> None:
+        """Wait for the copy; the sequence can be decoded again."""
+        assert self.land(copy_id) == [CopyOutcome.DONE] * len(self.ranks)
+        self.execute(freed_arena_ids=tuple(self.slots[seq_id]), resets=(self.reset(seq_id),))
+        self.free_slots += self.slots.pop(seq_id)
+
+    def reset(self, seq_id: int) -> PageReset:
+        """To the pages it has, with all but the last token computed."""
+        return PageReset(seq_id=seq_id, page_ids=tuple(self.pages[seq_id]), num_computed=self._lengths[seq_id] - 1)
+
+    def drop(self, seq_id: int) -> PageReset:
+        """Of all its pages, which are the first to be handed out again."""
+        self.free_pages += self.pages[seq_id]
+        self.pages[seq_id] = []
+        return PageReset(seq_id=seq_id, page_ids=(), num_computed=0)
+
+    def new_copy_id(self) -> int:
+        self._next_copy += 1
+        return self._next_copy
+
+    def land(self, copy_id: int) -> list[CopyOutcome]:
+        """Wait until every rank has ended a copy; how, in no order."""
+        with self._ended:
+            assert self._ended.wait_for(lambda: len(self._ends.get(copy_id, [])) == len(self.ranks), 30)
+            return [done.outcome for done in self._ends[copy_id]]
+
+    @contextmanager
+    def copies_held(self) -> Iterator[None]:
+        """Copies ordered within stay in flight on every rank until the block ends: their thread waits for it."""
+        self._let_on.clear()
+        first = CopyOut(copy_id=self.new_copy_id(), page_ids=(self.free_pages[0],), arena_ids=(self.free_slots[0],))
+        self.execute(copies_out=(first,))
+        self.land(first.copy_id)  # and there its thread stays, on every rank
+        try:
+            yield
+        finally:
+            self._let_on.set()
+
+    def _end_copy(self, done: CopyDone) -> None:
+        with self._ended:
+            self._ends.setdefault(done.copy_id, []).append(done)
+            self._ended.notify_all()
+        assert self._let_on.wait(30)
 
     def move_through_arena(self, seq_id: int) -> None:
         """Park a sequence, overwrite its pages with another's, and restore it into other pages."""
-        held = self.pages[seq_id]
-        slots, into = tuple(range(len(held))), [self.free_pages.pop(0) for _ in held]
-        self.execute(parks=(ParkOrder(seq_id=seq_id, page_ids=tuple(held), arena_ids=slots),))
-        self.free_pages += held
+        held = list(self.pages[seq_id])
+        self.finish_park(seq_id, self.start_park(seq_id))
         self.prefill(-1, [7] * (self.spec.page_size * len(held)))
         assert sorted(self.pages[-1]) == sorted(held)
         self.finish([-1])
-        self.execute(restores=(RestoreOrder(seq_id=seq_id, page_ids=tuple(into), arena_ids=slots),))
-        self.pages[seq_id] = into
+        self.finish_restore(seq_id, self.start_restore(seq_id))
+
+    def recompute(self, seq_id: int, cuts: Sequence[int] = ()) -> int:
+        """Drop a sequence's pages and compute its tokens again, in chunks that end at `cuts`; the token it draws."""
+        resets: tuple[PageReset, ...] = (self.drop(seq_id),)
+        grants = tuple(self.grant(seq_id, self._lengths[seq_id]))
+        for chunk in chunks_of(seq_id, self._lengths[seq_id], cuts):
+            answer = self.execute(resets=resets, grants=grants, chunks=(chunk,))
+            resets, grants = (), ()
+        self.note_drawn([seq_id])
+        return answer.tokens[0][1]
 
     def prefill(
         self, seq_id: int, tokens: Sequence[int], sampling: SamplingParams = GREEDY, *, cuts: Sequence[int] = ()
@@ -172,9 +246,7 @@ class RankGroup:
         """Start a sequence alone, its prompt in chunks that end at `cuts`, and give its first token."""
         new: tuple[NewSequence, ...] = (self.start(seq_id, tokens, sampling),)
         grants = tuple(self.grant(seq_id, len(tokens)))
-        ends = [*cuts, len(tokens)]
-        for start, end in zip([0, *cuts], ends, strict=True):
-            chunk = Chunk(seq_id=seq_id, start=start, num_tokens=end - start, sample=end == len(tokens))
+        for chunk in chunks_of(seq_id, len(tokens), cuts):
             answer = self.execute(new=new, grants=grants, chunks=(chunk,))
             new, grants = (), ()
         self.note_drawn([seq_id])

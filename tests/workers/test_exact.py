@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from scheduler.plan import Chunk
+from scheduler.plan import Chunk, CopyIn, CopyOut
 from scheduler.sampling import SamplingParams
 from tests.tiny_models import TinyModel, write_tiny_model
 from tests.workers.rank_group import RankGroup, make_spec, running
@@ -117,11 +117,7 @@ def test_a_chunk_beside_decoding_sequences_changes_nothing_for_either(
 
 def test_pages_that_moved_through_the_arena_give_the_same_bits(group: RankGroup) -> None:
     sampling = SamplingParams(temperature=1.0, seed=3)
-    undisturbed, bits = [group.prefill(0, LONG, sampling)], []
-    for _ in range(20):
-        undisturbed += group.decode([0])
-        bits.append(group.logits[0])
-    group.finish([0])
+    undisturbed, bits = run_alone(group, LONG, sampling, 20)
     made = [group.prefill(0, LONG, sampling)]
     for step in range(20):
         if step % 5 == 0:
@@ -133,13 +129,86 @@ def test_pages_that_moved_through_the_arena_give_the_same_bits(group: RankGroup)
 
 
 def test_a_replayed_sequence_gives_the_bits_of_the_one_that_decoded(group: RankGroup) -> None:
-    """Dropping the pages and prefilling prompt and output again is byte-identical: what a recompute relies on."""
+    """A new sequence that begins with the prompt and the output of another goes on as that one would."""
     made = group.generate(0, LONG, 12)
     bits = group.logits[0]
     group.finish([0])
     group.prefill(0, LONG + made[:-1])
     np.testing.assert_array_equal(group.logits[0], bits)
     group.finish([0])
+
+
+def test_a_sequence_computed_again_in_other_chunks_gives_the_same_bits(group: RankGroup) -> None:
+    """What a recompute park relies on: its pages are dropped, others write over them, its tokens stay on the ranks."""
+    sampling = SamplingParams(temperature=1.0, seed=3, repetition_penalty=1.2)
+    undisturbed, bits = run_alone(group, LONG, sampling, 20)
+    made = [group.prefill(0, LONG, sampling)]
+    for step in range(20):
+        if step % 5 == 0:
+            group.execute(resets=(group.drop(0),))
+            group.prefill(-1, [7] * len(LONG))
+            group.finish([-1])
+            made.append(group.recompute(0, cuts=range(step + 1, len(LONG), 23)))
+        else:
+            made += group.decode([0])
+        np.testing.assert_array_equal(group.logits[0], bits[step])
+    assert made == undisturbed
+    group.finish([0])
+
+
+def test_choices_that_share_a_prompts_pages_give_the_bits_of_separate_requests(group: RankGroup) -> None:
+    """Through a park and a restore of the family as one, too: the shared pages are copied once."""
+    samplings = [SamplingParams(temperature=1.0, seed=3 + choice) for choice in range(3)]
+    separate = [run_alone(group, LONG, sampling, 20) for sampling in samplings]
+    made = [[group.prefill(0, LONG, samplings[0])]]
+    shared = group.pages[0][: (len(LONG) - 1) // group.spec.page_size]
+    first = len(shared) * group.spec.page_size
+    new = tuple(group.start(choice, LONG, samplings[choice], borrowed=shared) for choice in (1, 2))
+    grants = tuple(grant for choice in (1, 2) for grant in group.grant(choice, len(LONG)))
+    chunks = tuple(Chunk(seq_id=n, start=first, num_tokens=len(LONG) - first, sample=True) for n in (1, 2))
+    made += [[token] for _, token in group.execute(new=new, grants=grants, chunks=chunks).tokens]
+    group.note_drawn([1, 2])
+    for step in range(20):
+        if step == 7:
+            move_family_through_arena(group, [0, 1, 2], len(shared))
+        for choice, token in enumerate(group.decode([0, 1, 2])):
+            made[choice].append(token)
+            np.testing.assert_array_equal(group.logits[choice], separate[choice][1][step])
+    assert made == [tokens for tokens, _ in separate]
+    group.finish([0, 1, 2])
+
+
+def run_alone(
+    group: RankGroup, prompt: Sequence[int], sampling: SamplingParams, steps: int
+) -> tuple[list[int], list[Float32]]:
+    """`steps` + 1 tokens of a sequence, and the logits that all but the first were drawn from."""
+    made, bits = [group.prefill(0, prompt, sampling)], []
+    for _ in range(steps):
+        made += group.decode([0])
+        bits.append(group.logits[0])
+    group.finish([0])
+    return made, bits
+
+
+def move_family_through_arena(group: RankGroup, choices: Sequence[int], num_shared: int) -> None:
+    """One copy out and one back of the shared pages and everyone's own; between them others write over the pages."""
+    held = group.pages[choices[0]][:num_shared]
+    held += [page for choice in choices for page in group.pages[choice][num_shared:]]
+    slots = tuple(range(len(held)))
+    out = CopyOut(copy_id=group.new_copy_id(), page_ids=tuple(held), arena_ids=slots)
+    group.execute(copies_out=(out,))
+    group.land(out.copy_id)
+    group.free_pages += held
+    group.prefill(-1, [7] * (group.spec.page_size * len(held)))
+    group.finish([-1])
+    into = [group.free_pages.pop(0) for _ in held]
+    back = CopyIn(copy_id=group.new_copy_id(), arena_ids=slots, page_ids=tuple(into))
+    group.execute(copies_in=(back,))
+    group.land(back.copy_id)
+    moved = dict(zip(held, into, strict=True))
+    for choice in choices:
+        group.pages[choice] = [moved[page] for page in group.pages[choice]]
+    group.execute(freed_arena_ids=slots, resets=tuple(group.reset(choice) for choice in choices))
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3"])

@@ -1,13 +1,13 @@
-"""One rank over plans: what it mirrors, what it refuses, and parks that change no token."""
+"""One rank over plans: what it mirrors and what it refuses."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scheduler.plan import Chunk, NewSequence, PageGrant, ParkOrder, RestoreOrder
-from scheduler.sampling import SamplingParams
+from scheduler.plan import Chunk, NewSequence, PageGrant, PageReset
 from tests.tiny_models import write_tiny_model
 from tests.workers.rank_group import GREEDY, RankGroup, make_spec, running
 from workers.errors import BackendUnavailable, CannotPartition, DoesNotFit, RankDisagreement
@@ -106,40 +106,24 @@ GRANT = PageGrant(seq_id=1, page_ids=(0, 1))
             {"new": (NEW,), "grants": (GRANT,), "chunks": (Chunk(seq_id=1, start=0, num_tokens=9, sample=False),) * 2},
             "two chunks of one sequence",
         ),
-        ({"new": (NEW,), "parks": (ParkOrder(seq_id=1, page_ids=(0,), arena_ids=(0,)),)}, "sequence 1"),
-        ({"restores": (RestoreOrder(seq_id=1, page_ids=(0,), arena_ids=(0,)),)}, r"arena slots \[0\]"),
+        ({"resets": (PageReset(seq_id=1, page_ids=(), num_computed=0),)}, "sequence 1, which this rank does not know"),
+        ({"new": (NEW,), "resets": (PageReset(seq_id=1, page_ids=(32,), num_computed=0),)}, r"outside 0\.\.31"),
+        (
+            {"new": (NEW,), "resets": (PageReset(seq_id=1, page_ids=(0, 1), num_computed=21),)},
+            "20 tokens and pages for 32; the plan counts 21 as computed",
+        ),
+        (
+            {"new": (NEW,), "resets": (PageReset(seq_id=1, page_ids=(0,), num_computed=17),)},
+            "20 tokens and pages for 16; the plan counts 17 as computed",
+        ),
+        ({"new": (replace(NEW, page_ids=(32,), num_computed=16),)}, r"outside 0\.\.31"),
+        ({"new": (replace(NEW, page_ids=(0,), num_computed=17),)}, "pages for 16; the plan counts 17 as computed"),
+        ({"new": (replace(NEW, num_computed=-1),)}, "counts -1 as computed"),
     ],
 )
 def test_a_plan_that_contradicts_the_mirror_is_refused(group: RankGroup, changes: dict[str, Any], named: str) -> None:
     with pytest.raises(RankDisagreement, match=named):
         group.execute(**changes)
-
-
-@pytest.mark.parametrize("sampling", [GREEDY, SamplingParams(seed=5, temperature=1.5, repetition_penalty=1.1)])
-def test_a_park_and_a_restore_into_other_pages_change_no_token(pair: RankGroup, sampling: SamplingParams) -> None:
-    undisturbed = pair.generate(1, PROMPT, 24, sampling)
-    made = pair.generate(2, PROMPT, 12, sampling)
-    pair.move_through_arena(2)
-    while len(made) < 24:
-        made += pair.decode([2])
-    assert made == undisturbed
-    assert pair.ranks[0]._parked.num_held == 0
-
-
-def test_a_step_with_parks_and_restores_makes_the_same_collectives(pair: RankGroup) -> None:
-    pair.prefill(1, PROMPT)
-    pair.prefill(2, PROMPT)
-    before = pair.collectives[0].num_calls
-    pair.decode([1])
-    plain = pair.collectives[0].num_calls - before
-    held = tuple(pair.pages[2])
-    chunk = (Chunk(seq_id=1, start=21, num_tokens=1, sample=True),)
-    pair.execute(parks=(ParkOrder(seq_id=2, page_ids=held, arena_ids=(0, 1)),), chunks=chunk)
-    chunk = (Chunk(seq_id=1, start=22, num_tokens=1, sample=True),)
-    pair.execute(restores=(RestoreOrder(seq_id=2, page_ids=(2, 3), arena_ids=(0, 1)),), chunks=chunk)
-    assert pair.collectives[0].num_calls - before == 3 * plain
-    # One for the embedding, two a layer, one for the head.
-    assert plain == 1 + 2 * 2 + 1
 
 
 def test_uneven_heads_give_uneven_pages(pair: RankGroup) -> None:
@@ -175,5 +159,7 @@ def test_a_rank_that_cannot_run_says_why(
 def test_loading_reports_progress(folder: Path) -> None:
     seen: list[tuple[int, int]] = []
     with running(make_spec(folder)) as group:
-        Rank(group.spec, group.collectives[0], lambda done, total: seen.append((done, total))).close()
+        Rank(
+            group.spec, group.collectives[0], lambda done: None, lambda done, total: seen.append((done, total))
+        ).close()
     assert seen[-1][0] == seen[-1][1] == len(seen) == 21

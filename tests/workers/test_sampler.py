@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from scheduler.sampling import SamplingParams
-from tests.workers.rank_group import GREEDY, thread_collectives
+from tests.workers.rank_group import GREEDY
 from tests.workers.test_partition import SMOLLM2
+from tests.workers.thread_collective import thread_collectives
 from workers.model.partition import partition
 from workers.ops.torch_ops import TorchOps
 from workers.sampler import Draw, Sampler

@@ -3,16 +3,20 @@
 import asyncio
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from queue import SimpleQueue
 from typing import Any
 
-from tests.workers.executors.plans import plans
+from tests.workers.executors.plans import stages
 from workers.collective import open_collective
 from workers.executors import ProcessExecutor, specs_of_group
 from workers.spec import RankSpec
 
 
 def count_calls(rank: int, pipe: Connection, specs: dict[bool, RankSpec]) -> None:
-    """For park=False and True, sends for every step (the collective's own count, calls of torch.distributed)."""
+    """For park=False and True, sends for every step (the collective's own count, calls of torch.distributed).
+
+    Each copy has ended before the next stage of the plans.
+    """
     import torch.distributed as dist
 
     from workers.rank import Rank
@@ -33,12 +37,17 @@ def count_calls(rank: int, pipe: Connection, specs: dict[bool, RankSpec]) -> Non
             setattr(dist, name, counted(getattr(dist, name)))
     for park, spec in specs.items():
         collective = open_collective(spec.collective, rank, spec.world_size, spec.backend)
-        runner = Rank(spec, collective)
+        ends: SimpleQueue[Any] = SimpleQueue()
+        runner = Rank(spec, collective, ends.put)
         counts = []
-        for plan in plans(park=park):
-            before = (collective.num_calls, seen)
-            runner.execute(plan)
-            counts.append((collective.num_calls - before[0], seen - before[1]))
+        for stage in stages(park=park):
+            for plan in stage:
+                before = (collective.num_calls, seen)
+                runner.execute(plan)
+                counts.append((collective.num_calls - before[0], seen - before[1]))
+            for plan in stage:
+                for _ in (*plan.copies_out, *plan.copies_in):
+                    ends.get(timeout=60)
         pipe.send(counts)
         runner.close()
 

@@ -1,4 +1,4 @@
-"""Parking and restoring add no collective: every step makes the same number of calls with and without them."""
+"""Copies add no collective: every step makes the same number of calls with and without them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -28,9 +28,7 @@ def counts_of(specs: dict[bool, RankSpec]) -> dict[bool, list[list[tuple[int, in
 
 
 @pytest.mark.parametrize(("kind", "backend"), [("shm", "numba"), ("gloo", "numba"), ("gloo", "sdpa")])
-def test_a_step_makes_the_same_collectives_with_and_without_parks_and_restores(
-    tmp_path: Path, kind: str, backend: str
-) -> None:
+def test_a_step_makes_the_same_collectives_with_and_without_copies(tmp_path: Path, kind: str, backend: str) -> None:
     model_dir = write_tiny_model(tmp_path / "llama", TinyModel(num_layers=NUM_LAYERS))
 
     def spec() -> RankSpec:
@@ -51,7 +49,7 @@ def test_a_step_makes_the_same_collectives_with_and_without_parks_and_restores(
     parking = counts[True]
     assert parking == counts[False]
     # One after the embedding, two a layer, and the sampler's; a step without rows makes none.
-    assert [own for own, _ in parking[0]] == [2 * NUM_LAYERS + 2] * 5 + [0]
+    assert [own for own, _ in parking[0]] == [2 * NUM_LAYERS + 2] * 6 + [0]
     assert [torch_calls for _, torch_calls in parking[0]] == (
-        [own for own, _ in parking[0]] if kind == "gloo" else [0] * 6
+        [own for own, _ in parking[0]] if kind == "gloo" else [0] * 7
     )

@@ -3,8 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from dataclasses import replace
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -13,15 +12,16 @@ import psutil
 import pytest
 
 from scheduler.executor import ExecutorFailed
-from scheduler.plan import StepResult
+from scheduler.plan import CopyOutcome, CopyResult, StepResult
 from tests.tiny_models import TinyModel, write_tiny_model
 from tests.workers.collective.groups import RankProcess
-from tests.workers.executors.plans import plans
+from tests.workers.executors.plans import plans, stages
+from tests.workers.executors.running import ranks_alive, run_stages, running, spec_of
 from tests.workers.executors.targets import start_and_hang
 from workers.collective.single import SingleCollective
 from workers.executors import LocalExecutor, ProcessExecutor, new_collective_spec, specs_of_group
 from workers.rank import Rank
-from workers.spec import CollectiveSpec, RankSpec
+from workers.spec import CollectiveSpec
 
 
 @pytest.fixture(scope="module")
@@ -29,45 +29,21 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_model(tmp_path_factory.mktemp("models") / "llama", TinyModel())
 
 
-def spec_of(model_dir: Path, world_size: int, kind: str = "shm", backend: str = "numba") -> RankSpec:
-    return RankSpec(
-        model_dir=str(model_dir),
-        rank=0,
-        world_size=world_size,
-        collective=new_collective_spec(kind, timeout_s=120),
-        num_pages=12,
-        arena_pages=4,
-        max_model_len=256,
-        max_step_tokens=64,
-        max_running=4,
-        backend=backend,
-    )
-
-
-def ranks_alive() -> set[psutil.Process]:
-    """Spawned children of this process; multiprocessing's own resource tracker stays and is not one."""
-    return {child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())}
+async def alone(model_dir: Path, backend: str) -> tuple[list[StepResult], list[CopyResult]]:
+    spec = spec_of(model_dir, 1, "single", backend)
+    executor = LocalExecutor(lambda on_copy: Rank(spec, SingleCollective(), on_copy))
+    told = await run_stages(executor, stages(park=True))
+    await executor.stop()
+    await executor.stop()
+    return told
 
 
 def in_shared_memory(path: str) -> bool:
     return Path(path).exists()
 
 
-@asynccontextmanager
-async def running(spec: RankSpec) -> AsyncIterator[ProcessExecutor]:
-    executor = await ProcessExecutor.start(specs_of_group(spec))
-    try:
-        yield executor
-    finally:
-        await executor.stop()
-
-
-async def alone(model_dir: Path, backend: str) -> list[StepResult]:
-    executor = LocalExecutor(Rank(spec_of(model_dir, 1, "single", backend), SingleCollective()))
-    results = [await executor.submit(plan) for plan in plans(park=True)]
-    await executor.stop()
-    await executor.stop()
-    return results
+def timeless(results: Iterable[StepResult]) -> list[StepResult]:
+    return [replace(result, step_s=0.0) for result in results]
 
 
 @pytest.mark.parametrize(("kind", "backend"), [("shm", "numba"), ("shm", "sdpa"), ("gloo", "numba")])
@@ -80,13 +56,17 @@ async def test_two_rank_processes_draw_the_tokens_of_one_rank_through_park_and_r
     )
     pids = executor.pids
     try:
-        pending = [executor.submit(plan) for plan in plans(park=True)]  # all in flight at once
-        results = [await result for result in pending]
+        results, ends = await run_stages(executor, stages(park=True))
     finally:
         await executor.stop()
         await executor.stop()
-    expected = await alone(model_dir, backend)
-    assert [replace(result, step_s=0.0) for result in results] == [replace(one, step_s=0.0) for one in expected]
+    expected, expected_ends = await alone(model_dir, backend)
+    assert timeless(results) == timeless(expected)
+    # The pages of one rank that has all heads weigh as much as those of both together.
+    assert [(end.copy_id, end.outcome, end.num_bytes) for end in ends] == [
+        (end.copy_id, CopyOutcome.DONE, end.num_bytes) for end in expected_ends
+    ]
+    assert all(end.num_bytes > 0 and end.seconds > 0 for end in ends)
     assert told[-1] == "2 of 2 ranks ready"
     assert len(pids) == 2
     assert not any(psutil.pid_exists(pid) for pid in pids)
