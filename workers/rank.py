@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from scheduler.plan import Chunk, StepPlan
-from workers.arena import Arena
+from workers.arena import Arena, BudgetSpec, sweep_dead_segments
 from workers.collective.protocol import Collective
 from workers.copier import Copier, CopyDone
 from workers.copies_in_flight import CopiesInFlight
@@ -44,6 +44,14 @@ class RankAnswer:
     step_s: float = 0.0
 
 
+def open_arena(spec: RankSpec, page_bytes: int) -> Arena:
+    """This rank's arena; what the dead have left of theirs on this node is removed first. Raises as `Arena` does."""
+    sweep_dead_segments()
+    name = f"{spec.arena_prefix}-{spec.rank}" if spec.arena_prefix else ""
+    budget = BudgetSpec(name=spec.node_budget_name, num_bytes=spec.node_budget_bytes)
+    return Arena(spec.arena_pages, page_bytes, name, budget)
+
+
 class Rank:
     """Weights, KV shard, arena and mirrors of one rank. Not thread-safe: one plan at a time."""
 
@@ -56,7 +64,7 @@ class Rank:
     ) -> None:
         """Load this rank's weights. `on_copy` is called on the copy thread, once for every copy of a plan.
 
-        Raises `ModelError`, `CannotPartition`, `BackendUnavailable` or `DoesNotFit`.
+        Raises `ModelError`, `CannotPartition`, `BackendUnavailable`, `DoesNotFit` or `ArenaError`.
         """
         check_backend(spec)
         torch.set_num_threads(spec.num_threads)
@@ -86,7 +94,7 @@ class Rank:
         self._sequences = SequenceTable(spec.max_model_len, spec.page_size, spec.num_pages)
         self._on_copy = on_copy
         self._in_flight = CopiesInFlight(spec.num_pages, spec.arena_pages)
-        self._arena = Arena(spec.arena_pages, backend.kv.page_bytes)
+        self._arena = open_arena(spec, backend.kv.page_bytes)
         self._copier = Copier(backend.kv, self._arena, self._end_copy)
         self._next_step = 0
         _log.info("rank %d of %d is loaded: %s, %s", spec.rank, spec.world_size, config.architecture, part)
