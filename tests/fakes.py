@@ -3,16 +3,29 @@ spoil.
 
 The fake's pool holds token ids in page slots. A sequence's next token is drawn from what its page table leads to, so a
 page that was given away too early, or a copy that went astray, shows as a wrong token, as it would on real ranks.
+
+A copy reads its sources when it lands, long after it began: whoever let somebody write them in between is caught.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from zlib import crc32
 
 from scheduler.executor import ExecutorFailed
-from scheduler.plan import Chunk, NewSequence, PageGrant, ParkOrder, RestoreOrder, StepPlan, StepResult
+from scheduler.plan import (
+    Chunk,
+    CopyIn,
+    CopyOut,
+    CopyOutcome,
+    CopyResult,
+    NewSequence,
+    PageGrant,
+    PageReset,
+    StepPlan,
+    StepResult,
+)
 
 POISON = -1
 
@@ -36,17 +49,26 @@ def solo_run(prompt: Sequence[int], seed: int, vocab: int, num_tokens: int, stop
 
 @dataclass
 class Mirror:
-    """What a rank knows of one sequence. `arena_ids` is None while its KV is on the device."""
+    """What a rank knows of one sequence. `lost`: pages of its table that have gone to another since."""
 
     tokens: list[int]
     seed: int
     pages: list[int] = field(default_factory=list)
     num_computed: int = 0
-    arena_ids: tuple[int, ...] | None = None
+    lost: set[int] = field(default_factory=set)
+
+
+@dataclass
+class CopyUnderWay:
+    """A copy, the step of its plan, and what its sources held when it began."""
+
+    order: CopyOut | CopyIn
+    step: int
+    before: list[list[int]]
 
 
 class FakeRanks:
-    """Runs plans at once, hands the answers out later. `fails(step, seq_id)` says which copies go wrong."""
+    """Runs plans at once, hands the answers out later, lands copies when told. `outcome_of` says how copies end."""
 
     def __init__(
         self,
@@ -56,41 +78,43 @@ class FakeRanks:
         page_size: int,
         max_step_tokens: int = 1 << 30,
         vocab: int = 1000,
-        fails: Callable[[int, int], bool] = lambda step, seq_id: False,
+        outcome_of: Callable[[CopyOut | CopyIn], CopyOutcome] = lambda order: CopyOutcome.DONE,
     ) -> None:
         self.num_pages, self.arena_pages, self.page_size = num_pages, arena_pages, page_size
-        self.max_step_tokens, self.vocab, self.fails = max_step_tokens, vocab, fails
+        self.max_step_tokens, self.vocab, self.outcome_of = max_step_tokens, vocab, outcome_of
         self.kv = [[POISON] * page_size for _ in range(num_pages)]
         self.arena = [[POISON] * page_size for _ in range(arena_pages)]
         self.mirrors: dict[int, Mirror] = {}
+        self.copies: dict[int, CopyUnderWay] = {}
+        self.used_slots: set[int] = set()
         self.next_step = 0
+        self.next_copy = 0
         self.plans: list[StepPlan] = []
-        self._answers: deque[tuple[StepResult, set[int], set[int]]] = deque()
-        self._used: tuple[set[int], set[int]] = (set(), set())
+        self._answers: deque[tuple[StepResult, set[int]]] = deque()
+
+    # ---- plans
 
     def begin(self, plan: StepPlan) -> None:
         """A plan arrives. Effects in the order that `scheduler.plan` gives."""
         assert plan.step == self.next_step, f"step {plan.step} came, {self.next_step} was due"
         self.next_step += 1
         self.plans.append(plan)
-        self._used = (set(), set())
-        failed: list[int] = []
         for seq_id in plan.finished:
             self._forget(seq_id)
-        for park in plan.parks:
-            self._park(park, failed, plan.step)
-        for restore in plan.restores:
-            self._restore(restore, failed, plan.step)
+        self._free_slots(plan.freed_arena_ids)
+        for order in (*plan.copies_out, *plan.copies_in):
+            self._begin_copy(order, plan.step)
         for new in plan.new:
             self._introduce(new)
+        for reset in plan.resets:
+            self._reset(reset)
         for grant in plan.grants:
             self._grant(grant)
         assert plan.num_tokens <= self.max_step_tokens
         assert len({chunk.seq_id for chunk in plan.chunks}) == len(plan.chunks)
-        for chunk in plan.chunks:
-            self._compute(chunk)
+        used = {page for chunk in plan.chunks for page in self._compute(chunk)}
         tokens = tuple((chunk.seq_id, self._sample(chunk.seq_id)) for chunk in plan.chunks if chunk.sample)
-        self._answers.append((StepResult(step=plan.step, tokens=tokens, failed_copies=tuple(failed)), *self._used))
+        self._answers.append((StepResult(step=plan.step, tokens=tokens), used))
 
     @property
     def num_unanswered(self) -> int:
@@ -101,103 +125,156 @@ class FakeRanks:
         return self._answers.popleft()[0]
 
     def _forget(self, seq_id: int) -> None:
-        mirror = self.mirrors.pop(seq_id)
-        self._poison(mirror)
-        for slot in mirror.arena_ids or ():
+        pages = set(self.mirrors.pop(seq_id).pages)
+        self._poison(pages - self._copied_pages() - {page for one in self.mirrors.values() for page in one.pages})
+
+    def _free_slots(self, arena_ids: tuple[int, ...]) -> None:
+        assert len(set(arena_ids)) == len(arena_ids)
+        assert not self._copied_slots().intersection(arena_ids), "a slot under copy was freed"
+        assert self.used_slots.issuperset(arena_ids), "a slot was freed that nothing was copied to"
+        self.used_slots -= set(arena_ids)
+        for slot in arena_ids:
             self.arena[slot] = [POISON] * self.page_size
 
-    def _poison(self, mirror: Mirror) -> None:
-        for page in mirror.pages:
+    def _poison(self, pages: Iterable[int]) -> None:
+        for page in pages:
             self.kv[page] = [POISON] * self.page_size
-
-    def _park(self, order: ParkOrder, failed: list[int], step: int) -> None:
-        mirror = self.mirrors[order.seq_id]
-        assert mirror.arena_ids is None, "parked twice"
-        num_pages = -(-mirror.num_computed // self.page_size)
-        assert list(order.page_ids) == mirror.pages[:num_pages] and len(order.arena_ids) == num_pages > 0
-        self._claim_slots(order.arena_ids)
-        self._used[0].update(order.page_ids)
-        self._used[1].update(order.arena_ids)
-        if self.fails(step, order.seq_id):
-            failed.append(order.seq_id)
-            return
-        for page, slot in zip(order.page_ids, order.arena_ids, strict=True):
-            self.arena[slot] = list(self.kv[page])
-        self._poison(mirror)
-        mirror.pages, mirror.arena_ids = [], order.arena_ids
-
-    def _restore(self, order: RestoreOrder, failed: list[int], step: int) -> None:
-        mirror = self.mirrors[order.seq_id]
-        assert mirror.arena_ids == order.arena_ids, "restored from slots that aren't its own"
-        assert len(order.page_ids) == len(order.arena_ids)
-        self._claim_pages(order.page_ids)
-        self._used[0].update(order.page_ids)
-        self._used[1].update(order.arena_ids)
-        if self.fails(step, order.seq_id):
-            failed.append(order.seq_id)
-            return
-        for slot, page in zip(order.arena_ids, order.page_ids, strict=True):
-            self.kv[page] = self.arena[slot]
-            self.arena[slot] = [POISON] * self.page_size
-        mirror.pages, mirror.arena_ids = list(order.page_ids), None
 
     def _introduce(self, new: NewSequence) -> None:
         assert new.seq_id not in self.mirrors
         self.mirrors[new.seq_id] = Mirror(tokens=list(new.tokens), seed=new.sampling.seed)
+        self._set_pages(new.seq_id, new.page_ids, new.num_computed)
+
+    def _reset(self, reset: PageReset) -> None:
+        self._set_pages(reset.seq_id, reset.page_ids, reset.num_computed)
+
+    def _set_pages(self, seq_id: int, page_ids: tuple[int, ...], num_computed: int) -> None:
+        """Pages that are computed: by a copy, or by another of the family."""
+        mirror = self.mirrors[seq_id]
+        assert not self._copied_pages().intersection(page_ids), "a page under copy was put into a table"
+        assert len(page_ids) == -(-num_computed // self.page_size) and len(set(page_ids)) == len(page_ids)
+        mirror.pages, mirror.num_computed, mirror.lost = list(page_ids), num_computed, set()
+        assert self._seen(mirror) == mirror.tokens[:num_computed], "the pages hold something else"
 
     def _grant(self, grant: PageGrant) -> None:
+        """Fresh pages. Whoever had one before must not compute with it again."""
         mirror = self.mirrors[grant.seq_id]
-        assert grant.page_ids and mirror.arena_ids is None
+        assert grant.page_ids
         self._claim_pages(grant.page_ids)
-        for page in grant.page_ids:
-            self.kv[page] = [POISON] * self.page_size
+        assert not set(grant.page_ids) & set(mirror.pages), "it has the page already"
         mirror.pages.extend(grant.page_ids)
 
     def _claim_pages(self, page_ids: tuple[int, ...]) -> None:
-        owned = {page for mirror in self.mirrors.values() for page in mirror.pages}
-        busy = set().union(*(pages for _, pages, _ in self._answers))
+        busy = set().union(*(used for _, used in self._answers))
+        copied = self._copied_pages()
         for page in page_ids:
             assert 0 <= page < self.num_pages
-            assert page not in owned, f"page {page} has an owner"
             assert page not in busy, f"page {page} is still used by a plan in flight"
+            assert page not in copied, f"page {page} is under copy"
+        for one in self.mirrors.values():
+            one.lost.update(set(page_ids).intersection(one.pages))
+        self._poison(page_ids)
 
-    def _claim_slots(self, arena_ids: tuple[int, ...]) -> None:
-        owned = {slot for mirror in self.mirrors.values() for slot in mirror.arena_ids or ()}
-        busy = set().union(*(slots for _, _, slots in self._answers))
-        for slot in arena_ids:
-            assert 0 <= slot < self.arena_pages
-            assert slot not in owned and slot not in busy, f"arena slot {slot} is taken"
-
-    def _compute(self, chunk: Chunk) -> None:
+    def _compute(self, chunk: Chunk) -> list[int]:
         mirror = self.mirrors[chunk.seq_id]
         end = chunk.start + chunk.num_tokens
-        assert mirror.arena_ids is None, "computed while parked"
+        assert not mirror.lost, f"computed with pages {mirror.lost}, which have gone to another"
         assert chunk.num_tokens > 0 and chunk.start == mirror.num_computed, "positions have a gap"
         assert end <= len(mirror.tokens), "a position beyond the tokens known"
         assert chunk.sample == (end == len(mirror.tokens))
         assert end <= len(mirror.pages) * self.page_size < end + self.page_size, "too few or too many pages"
+        assert not self._copied_pages().intersection(mirror.pages), "computed while its pages are under copy"
         for position in range(chunk.start, end):
-            self.kv[mirror.pages[position // self.page_size]][position % self.page_size] = mirror.tokens[position]
+            page = mirror.pages[position // self.page_size]
+            assert sum(page in one.pages for one in self.mirrors.values() if not one.lost) == 1, "a shared page"
+            self.kv[page][position % self.page_size] = mirror.tokens[position]
         mirror.num_computed = end
-        self._used[0].update(mirror.pages)
+        return mirror.pages
+
+    def _seen(self, mirror: Mirror) -> list[int]:
+        return [self.kv[mirror.pages[at // self.page_size]][at % self.page_size] for at in range(mirror.num_computed)]
 
     def _sample(self, seq_id: int) -> int:
         mirror = self.mirrors[seq_id]
-        seen = [self.kv[mirror.pages[at // self.page_size]][at % self.page_size] for at in range(mirror.num_computed)]
-        token = next_token(seen, mirror.seed, self.vocab)
+        token = next_token(self._seen(mirror), mirror.seed, self.vocab)
         mirror.tokens.append(token)
         return token
 
+    # ---- copies
+
+    @property
+    def can_land(self) -> list[int]:
+        """Copies that may end now: every plan before their own is answered."""
+        oldest = self._answers[0][0].step if self._answers else self.next_step
+        return [copy_id for copy_id, copy in self.copies.items() if copy.step <= oldest]
+
+    def land(self, copy_id: int | None = None) -> CopyResult:
+        """End a copy, the oldest if none is named."""
+        copy_id = self.can_land[0] if copy_id is None else copy_id
+        assert copy_id in self.can_land
+        copy = self.copies.pop(copy_id)
+        order, outcome = copy.order, self.outcome_of(copy.order)
+        assert copy.before == self._sources(order), "somebody wrote what was being copied"
+        if outcome is CopyOutcome.DONE:
+            self._move(order)
+        num_bytes = 8 * self.page_size * len(order.page_ids)
+        reason = "" if outcome is CopyOutcome.DONE else f"the copy is {outcome.value}"
+        return CopyResult(copy_id=copy_id, outcome=outcome, reason=reason, seconds=0.5, num_bytes=num_bytes)
+
+    def _move(self, order: CopyOut | CopyIn) -> None:
+        if isinstance(order, CopyIn):
+            for slot, page in zip(order.arena_ids, order.page_ids, strict=True):
+                self.kv[page] = list(self.arena[slot])
+            return
+        for page, slot in zip(order.page_ids, order.arena_ids, strict=True):
+            self.arena[slot] = self.kv[page]
+        # What is out is out: nobody may go on with the pages it was copied from.
+        for one in self.mirrors.values():
+            one.lost.update(set(order.page_ids).intersection(one.pages))
+        self._poison(order.page_ids)
+
+    def _begin_copy(self, order: CopyOut | CopyIn, step: int) -> None:
+        assert order.copy_id == self.next_copy, "copy ids have a gap"
+        self.next_copy += 1
+        assert len(order.page_ids) == len(order.arena_ids) == len(set(order.page_ids)) == len(set(order.arena_ids)) > 0
+        assert not self._copied_slots().intersection(order.arena_ids), "a slot is under copy already"
+        assert not self._copied_pages().intersection(order.page_ids), "a page is under copy already"
+        if isinstance(order, CopyIn):
+            assert self.used_slots.issuperset(order.arena_ids), "copied from a slot that holds nothing"
+            self._claim_pages(order.page_ids)
+        else:
+            assert not self.used_slots.intersection(order.arena_ids), "copied to a slot that is in use"
+            self.used_slots.update(order.arena_ids)
+        self.copies[order.copy_id] = CopyUnderWay(order, step, self._sources(order))
+
+    def _sources(self, order: CopyOut | CopyIn) -> list[list[int]]:
+        if isinstance(order, CopyIn):
+            return [list(self.arena[slot]) for slot in order.arena_ids]
+        return [list(self.kv[page]) for page in order.page_ids]
+
+    def _copied_pages(self) -> set[int]:
+        return {page for copy in self.copies.values() for page in copy.order.page_ids}
+
+    def _copied_slots(self) -> set[int]:
+        return {slot for copy in self.copies.values() for slot in copy.order.arena_ids}
+
 
 class FakeExecutor:
-    """`FakeRanks` behind the `Executor` protocol. With `hold` answers come when the test says so, else at once."""
+    """`FakeRanks` behind the `Executor` protocol. With `hold` answers come when the test says so, else at once; the
+    same of copies with `hold_copies`."""
 
-    def __init__(self, ranks: FakeRanks, *, hold: bool = False) -> None:
+    def __init__(self, ranks: FakeRanks, *, hold: bool = False, hold_copies: bool = False) -> None:
         self.ranks = ranks
         self.hold = hold
+        self.hold_copies = hold_copies
         self.failure: str | None = None
         self.num_stops = 0
         self._due: deque[asyncio.Future[StepResult]] = deque()
+        self._on_copy: Callable[[CopyResult], None] | None = None
+
+    def listen(self, on_copy: Callable[[CopyResult], None]) -> None:
+        assert self._on_copy is None, "somebody listens already"
+        self._on_copy = on_copy
 
     def submit(self, plan: StepPlan) -> asyncio.Future[StepResult]:
         if self.failure is not None:
@@ -208,6 +285,8 @@ class FakeExecutor:
         self._due.append(future)
         if not self.hold:
             loop.call_soon(self.answer)
+        if self.ranks.copies and not self.hold_copies:
+            loop.call_soon(self.land_copies)
         return future
 
     @property
@@ -222,6 +301,15 @@ class FakeExecutor:
     def answer_with(self, result: StepResult) -> None:
         """Answer the oldest plan with this, right or wrong."""
         self._due.popleft().set_result(result)
+        if not self.hold_copies:
+            asyncio.get_running_loop().call_soon(self.land_copies)
+
+    def land_copies(self) -> None:
+        """End every copy that may end now."""
+        if self.failure is None:
+            for copy_id in self.ranks.can_land:
+                assert self._on_copy is not None, "a copy has ended, and nobody listens"
+                self._on_copy(self.ranks.land(copy_id))
 
     def fail(self, failure: str) -> None:
         """Lose the ranks: everything due and everything to come fails."""

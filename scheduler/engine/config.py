@@ -11,7 +11,8 @@ class EngineConfig:
 
     `max_running` seats: sequences that may hold pages at once. `max_step_tokens` positions computed in one step.
     `lookahead_steps`: how far ahead the engine asks for room. `park=False`: a sequence that finds no page fails.
-    `max_inflight` plans sent and not yet answered.
+    `recompute`: what finds no room in the arena, or can't be copied, is dropped and computed again; with it
+    `arena_pages` may be 0. `max_inflight` plans sent and not yet answered.
     """
 
     group_id: str
@@ -23,6 +24,7 @@ class EngineConfig:
     max_model_len: int
     lookahead_steps: int = 8
     park: bool = True
+    recompute: bool = True
     max_inflight: int = 2
 
     def __post_init__(self) -> None:

@@ -3,42 +3,41 @@
 from dataclasses import dataclass, field
 
 from scheduler.engine.sequence import Sequence
-from scheduler.plan import Chunk, NewSequence, PageGrant, ParkOrder, RestoreOrder, StepPlan
+from scheduler.plan import Chunk, CopyIn, CopyOut, NewSequence, PageGrant, PageReset, StepPlan
 
 
 @dataclass(slots=True)
 class Draft:
-    """`computing` have a chunk, `sampling` those of them that draw a token, `stalled` wanted a page that nobody had."""
+    """`computing` have a chunk and count one more flight for it, `sampling` those of them that draw a token, `stalled`
+    wanted a page that nobody had."""
 
+    step: int
     finished: tuple[int, ...] = ()
-    parks: list[ParkOrder] = field(default_factory=list)
-    restores: list[RestoreOrder] = field(default_factory=list)
+    freed_arena_ids: tuple[int, ...] = ()
+    copies_out: list[CopyOut] = field(default_factory=list)
+    copies_in: list[CopyIn] = field(default_factory=list)
     new: list[NewSequence] = field(default_factory=list)
+    resets: list[PageReset] = field(default_factory=list)
     grants: list[PageGrant] = field(default_factory=list)
     chunks: list[Chunk] = field(default_factory=list)
     computing: list[Sequence] = field(default_factory=list)
     sampling: list[Sequence] = field(default_factory=list)
-    parking: list[Sequence] = field(default_factory=list)
-    restoring: list[Sequence] = field(default_factory=list)
     stalled: list[Sequence] = field(default_factory=list)
-    step: int = -1
 
     @property
     def is_empty(self) -> bool:
-        return not (self.chunks or self.parks or self.restores or self.finished)
+        return not (self.chunks or self.copies_out or self.copies_in or self.finished or self.freed_arena_ids)
 
-    def seal(self, step: int) -> StepPlan:
-        """The plan to send. From here on every sequence in it counts one more flight."""
-        self.step = step
-        for group in (self.computing, self.parking, self.restoring):
-            for seq in group:
-                seq.num_flights += 1
+    def seal(self) -> StepPlan:
+        """The plan to send."""
         return StepPlan(
-            step=step,
+            step=self.step,
             finished=self.finished,
-            parks=tuple(self.parks),
-            restores=tuple(self.restores),
+            freed_arena_ids=self.freed_arena_ids,
+            copies_out=tuple(self.copies_out),
+            copies_in=tuple(self.copies_in),
             new=tuple(self.new),
+            resets=tuple(self.resets),
             grants=tuple(self.grants),
             chunks=tuple(self.chunks),
         )

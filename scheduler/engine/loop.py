@@ -1,7 +1,8 @@
 """The engine's one task: keeps plans in flight, hands out what the core says, sleeps when there is nothing to do.
 
-Everything happens on one event loop. The loop wakes on a command, on an answer and, only while every sequence waits
-for a page, on the core's clock. Callbacks must not wait; what they raise is logged and harms nobody.
+Everything happens on one event loop. The loop wakes on a command, on an answer, on the end of a copy and, only while
+every sequence waits for a page, on the core's clock. What bounds an answer or a copy in time is the executor.
+Callbacks must not wait; what they raise is logged and harms nobody.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from collections.abc import Callable, Mapping
 from scheduler.engine.core import EngineCore
 from scheduler.executor import Executor, ExecutorFailed
 from scheduler.messages import Command, EngineEvent, TokenEvent
-from scheduler.plan import StepPlan, StepResult
+from scheduler.plan import CopyResult, StepPlan, StepResult
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ class EngineLoop:
         self._now = now
         self._wake = asyncio.Event()
         self._answers: deque[asyncio.Future[StepResult]] = deque()
+        self._copies: deque[CopyResult] = deque()
         self._probes: list[asyncio.Future[None]] = []
         self._stopping = False
         self._ended = asyncio.Event()
@@ -56,9 +58,16 @@ class EngineLoop:
         else:
             self._wake.set()
 
+    def on_copy(self, result: CopyResult) -> None:
+        """A copy has ended on every rank. What ends after the loop has is nobody's."""
+        if not self._ended.is_set():
+            self._copies.append(result)
+            self._wake.set()
+
     async def run(self) -> None:
         """Run until `stop`. Raises `ExecutorFailed` after every sequence was failed, if the ranks are lost."""
         self._started = True
+        self._executor.listen(self.on_copy)
         try:
             while not self._stopping:
                 self._wake.clear()
@@ -104,6 +113,8 @@ class EngineLoop:
         """Take in what is answered, send what can be sent, then say what is to be said: ranks first."""
         while self._answers and self._answers[0].done():
             self._apply(self._answers.popleft().result())
+        while self._copies:  # after the answers: a token owed is applied before its sequence is out
+            self._core.apply_copy(self._copies.popleft(), self._now())
         while (plan := self._core.plan_step(self._now())) is not None:
             self._submit(plan)
         if self._probes and not self._answers:
@@ -157,6 +168,7 @@ class EngineLoop:
             if isinstance(answer, asyncio.Task):  # a bare future is the executor's, to be settled by it
                 answer.cancel()
         self._answers.clear()
+        self._copies.clear()
         for probe in self._probes:
             if not probe.done():
                 probe.set_exception(ExecutorFailed(failure))

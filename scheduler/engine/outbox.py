@@ -1,53 +1,84 @@
 """What the engine has to say, until its loop takes it: tokens by gateway, events for admission.
 
 Events get their account (`GroupLoad`) when they are taken, all of one batch the same: the newest. A resident in an
-account is a sequence that is running, being parked or being restored. An ended one whose pages wait for the plans in
-flight is in no account: its pages are neither free nor a resident's.
+account is a request that is running, being parked or being restored. An ended one, or an ended choice, whose pages
+wait for the plans in flight is in no account: its pages are neither free nor a resident's.
 """
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from kv import pages_for
 from scheduler.engine.commands import CommandLine
+from scheduler.engine.room import Room
 from scheduler.engine.roster import Roster
-from scheduler.engine.sequence import Sequence
-from scheduler.messages import EngineEvent, FinishReason, GroupLoad, Notice, Progress, ResidentLoad, TokenEvent
+from scheduler.engine.sequence import Family, Sequence
+from scheduler.messages import (
+    EngineEvent,
+    Finished,
+    FinishReason,
+    GroupLoad,
+    Notice,
+    Progress,
+    ResidentLoad,
+    Submission,
+    TokenEvent,
+)
 
 PROGRESS_S = 0.25
 
 
 class Outbox:
-    def __init__(self, roster: Roster, commands: CommandLine) -> None:
+    def __init__(self, roster: Roster, room: Room, commands: CommandLine) -> None:
         self._roster = roster
+        self._room = room
         self._commands = commands
         self._tokens: dict[str, list[TokenEvent]] = {}
         self._events: list[Callable[..., EngineEvent]] = []
         self._accounted_at = float("-inf")
         self._accounted_free = roster.pool.num_free
 
-    def say(
-        self,
-        seq: Sequence,
-        tokens: tuple[int, ...] = (),
-        *,
-        notice: Notice | None = None,
-        finish: FinishReason | None = None,
-    ) -> None:
-        """A line to the gateway of `seq`."""
-        event = TokenEvent(
-            request_id=seq.request_id,
-            tokens=tokens,
-            notice=notice,
-            finish=finish,
-            error=seq.error,
-            parks=seq.parks,
-            parked_s=seq.parked_s,
+    def say(self, seq: Sequence, tokens: tuple[int, ...], finish: FinishReason | None = None) -> None:
+        """Tokens of a choice, or its end, for the gateway."""
+        family = seq.family
+        self._send(
+            family.gateway_id,
+            TokenEvent(
+                request_id=family.request_id,
+                choice=seq.choice,
+                tokens=tokens,
+                finish=finish,
+                error=family.error,
+                parks=family.parks,
+                recomputes=family.recomputes,
+                parked_s=family.parked_s,
+            ),
         )
-        batch = self._tokens.get(seq.submission.gateway_id)
+
+    def notify(self, family: Family, notice: Notice) -> None:
+        """A word to all choices of a request."""
+        self._send(
+            family.gateway_id,
+            TokenEvent(
+                request_id=family.request_id,
+                notice=notice,
+                parks=family.parks,
+                recomputes=family.recomputes,
+                parked_s=family.parked_s,
+            ),
+        )
+
+    def turn_away(self, submission: Submission, finish: FinishReason, error: str | None) -> None:
+        """A request that never became one: every choice of it ends, and so does it."""
+        for choice in range(max(1, submission.n)):
+            event = TokenEvent(request_id=submission.request_id, choice=choice, finish=finish, error=error)
+            self._send(submission.gateway_id, event)
+        self.report(Finished, request_id=submission.request_id, reason=finish, error=error)
+
+    def _send(self, gateway_id: str, event: TokenEvent) -> None:
+        batch = self._tokens.get(gateway_id)
         if batch is None:
-            self._tokens[seq.submission.gateway_id] = [event]
+            self._tokens[gateway_id] = [event]
         else:
             batch.append(event)
 
@@ -79,7 +110,6 @@ class Outbox:
     def account(self) -> GroupLoad:
         """The group at this moment."""
         roster = self._roster
-        page_size = roster.config.page_size
         return GroupLoad(
             group_id=roster.config.group_id,
             last_command=self._commands.last_command,
@@ -89,11 +119,12 @@ class Outbox:
             arena_free=roster.arena.num_free,
             residents=tuple(
                 ResidentLoad(
-                    request_id=seq.request_id,
-                    num_tokens=seq.num_tokens,
-                    num_pages=seq.table.num_pages,
-                    pages_to_hold=pages_for(seq.num_tokens, page_size),
+                    request_id=family.request_id,
+                    num_tokens=family.num_tokens,
+                    seats=len(family.living),
+                    num_pages=family.num_pages,
+                    pages_to_hold=self._room.to_hold(family),
                 )
-                for seq in roster.residents.values()
+                for family in roster.residents.values()
             ),
         )

@@ -3,21 +3,26 @@
 There are no phases: a sequence misses `num_expected - num_scheduled` positions, and a step closes the gap. The token
 of a plan in flight counts as known: only its position is needed. Pages are taken when a chunk crosses a page border;
 who finds none is stalled for this step and hinders nobody.
+
+The ranks are told of a sequence, or of the page table it came back with, together with its first chunk. When a prompt
+that choices share is computed, or will be by the plan at hand, the others may begin in the plan after it.
 """
 
+from scheduler.engine.counters import EngineCounters
 from scheduler.engine.draft import Draft
 from scheduler.engine.room import Room
 from scheduler.engine.roster import Roster
 from scheduler.engine.sequence import Sequence
-from scheduler.plan import Chunk, NewSequence, PageGrant
+from scheduler.plan import Chunk, NewSequence, PageGrant, PageReset
 
 
 class StepPlanner:
     """Fills drafts from the roster's running sequences."""
 
-    def __init__(self, roster: Roster, room: Room) -> None:
+    def __init__(self, roster: Roster, room: Room, counters: EngineCounters) -> None:
         self._roster = roster
         self._room = room
+        self._counters = counters
         self._page_size = roster.config.page_size
         self._max_step_tokens = roster.config.max_step_tokens
 
@@ -32,14 +37,24 @@ class StepPlanner:
                 self._add(draft, seq, 1)
             else:
                 behind.append(seq)
-        if not behind:
-            return
+        if behind:
+            self._catch_up(draft, behind)
+        if self._roster.expecting:
+            self._lend()
+
+    def _catch_up(self, draft: Draft, behind: list[Sequence]) -> None:
+        """Prompts, and tokens whose pages were dropped, share what is left of the step."""
         kept = self._kept_for(draft.computing)
         budget = self._max_step_tokens - len(draft.chunks)
         for seq in behind:
             if budget == 0:
                 break
             budget -= self._add(draft, seq, min(seq.num_expected - seq.num_scheduled, budget), kept)
+
+    def _lend(self) -> None:
+        for family in tuple(self._roster.expecting):
+            if family.living[0].num_scheduled >= family.num_shared_tokens:
+                self._roster.lend(family)
 
     def _kept_for(self, decoding: list[Sequence]) -> int:
         """Free pages that prompts leave to those that decode: they end, and make room, if only they go on.
@@ -48,7 +63,7 @@ class StepPlanner:
         """
         if not self._roster.config.park:
             return 0
-        return sum(self._room.claim(seq) - seq.table.num_pages for seq in decoding)
+        return sum(self._room.claim(seq) - seq.table.num_own for seq in decoding)
 
     def _add(self, draft: Draft, seq: Sequence, num_tokens: int, kept: int = 0) -> int:
         """One chunk of up to `num_tokens` positions, cut to the free pages but `kept`; returns its length."""
@@ -59,27 +74,47 @@ class StepPlanner:
             if num_tokens <= 0:
                 draft.stalled.append(seq)
                 return 0
+            if not seq.is_current:
+                self._tell(draft, seq)
             page_ids = seq.table.grow(self._roster.pool, start + num_tokens)
             assert page_ids is not None
             if page_ids:
                 draft.grants.append(PageGrant(seq_id=seq.seq_id, page_ids=page_ids))
-        if not seq.is_on_ranks:
-            self._introduce(draft, seq)
+        elif not seq.is_current:
+            self._tell(draft, seq)
         end = start + num_tokens
         sample = end == seq.num_tokens + seq.num_pending
         draft.chunks.append(Chunk(seq_id=seq.seq_id, start=start, num_tokens=num_tokens, sample=sample))
         draft.computing.append(seq)
+        seq.num_flights += 1
+        if start < seq.prompt_end or start < seq.replay_end:
+            self._count(seq, start, end)
         seq.num_scheduled = end
         if sample:
             draft.sampling.append(seq)
             seq.num_pending += 1
         return num_tokens
 
-    def _introduce(self, draft: Draft, seq: Sequence) -> None:
-        seq.is_on_ranks = True
-        prompt = seq.submission.prompt_tokens
-        draft.new.append(
-            NewSequence(
-                seq_id=seq.seq_id, tokens=prompt, num_prompt_tokens=len(prompt), sampling=seq.submission.sampling
+    def _tell(self, draft: Draft, seq: Sequence) -> None:
+        """Before it grows: what the ranks don't know of it, or of its page table."""
+        page_ids = seq.table.page_ids
+        if seq.is_on_ranks:
+            draft.resets.append(PageReset(seq_id=seq.seq_id, page_ids=page_ids, num_computed=seq.num_scheduled))
+        else:
+            prompt = seq.family.submission.prompt_tokens
+            draft.new.append(
+                NewSequence(
+                    seq_id=seq.seq_id,
+                    tokens=prompt,
+                    num_prompt_tokens=len(prompt),
+                    sampling=seq.sampling,
+                    page_ids=page_ids,
+                    num_computed=seq.num_scheduled,
+                )
             )
-        )
+        seq.is_on_ranks = seq.is_current = True
+
+    def _count(self, seq: Sequence, start: int, end: int) -> None:
+        """[start, end) is about to be computed: which of it again, which of it as a prompt."""
+        self._counters.recomputed_tokens += max(0, min(end, seq.replay_end) - start)
+        self._counters.prompt_tokens += max(0, min(end, seq.prompt_end) - max(start, seq.replay_end))

@@ -29,7 +29,7 @@ class PressureGauge:
         if shortfall <= 0:
             self.asked_at = None
             return
-        staying = sum(seq.state is not State.PARKING for seq in self._roster.residents.values())
+        staying = sum(family.state is not State.PARKING for family in self._roster.residents.values())
         if staying < 2 or not self._roster.config.park:
             self.asked_at = None  # a last resident has the whole pool; without parking nobody could answer
             return

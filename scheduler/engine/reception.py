@@ -1,19 +1,22 @@
 """What becomes of an admission: a resident, a deferral, or an end at once when it can never be one."""
 
 import logging
+from dataclasses import replace
 
 from kv import PageTable, pages_for
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.room import Room
 from scheduler.engine.roster import Roster
-from scheduler.engine.sequence import Sequence
-from scheduler.messages import Deferred, Finished, FinishReason, Submission
+from scheduler.engine.sequence import Family, Sequence
+from scheduler.messages import Deferred, FinishReason, Submission
 
 logger = logging.getLogger(__name__)
 
+NUM_SEEDS = 2**63
+
 
 class Reception:
-    """Makes sequences of submissions. Numbers them from 0, residents only."""
+    """Makes families of submissions. Numbers their choices from 0, residents only."""
 
     def __init__(self, roster: Roster, room: Room, outbox: Outbox) -> None:
         self._roster = roster
@@ -26,40 +29,88 @@ class Reception:
         if submission.request_id in self._roster.by_request:
             logger.warning("request %s is already here; its second admission is dropped", submission.request_id)
             return
-        seq = self._sequence(submission)
-        seq.error = failure or self._never_fits(submission)
-        if seq.error is not None or submission.stop.max_tokens < 1:
-            seq.finish = FinishReason.LENGTH if seq.error is None else FinishReason.ERROR
-            self._outbox.say(seq, finish=seq.finish)
-            self._outbox.report(Finished, request_id=seq.request_id, reason=seq.finish, error=seq.error)
-        elif self._room.fits(seq):
-            self._next_seq_id += 1
-            self._roster.enter(seq)
+        error = failure or self._never_fits(submission)
+        if error is not None:
+            self._outbox.turn_away(submission, FinishReason.ERROR, error)
+            return
+        if submission.stop.max_tokens < 1:
+            self._outbox.turn_away(submission, FinishReason.LENGTH, None)
+            return
+        family = self._family(submission)
+        if self._room.fits(family):
+            self._next_seq_id += submission.n
+            self._roster.enter(family)
         else:
-            self._outbox.report(Deferred, request_id=seq.request_id)
+            self._outbox.report(Deferred, request_id=family.request_id)
 
-    def _sequence(self, submission: Submission) -> Sequence:
-        config = self._roster.config
-        num_prompt = len(submission.prompt_tokens)
-        # The last token needs no page: nothing comes after it. Hence the pool holds one token more than it has slots.
-        limit = min(num_prompt + submission.stop.max_tokens, config.max_model_len, config.pool_tokens + 1)
-        return Sequence(
-            seq_id=self._next_seq_id,
+    def _family(self, submission: Submission) -> Family:
+        page_size = self._roster.config.page_size
+        num_shared_pages = self._num_shared_pages(submission)
+        family = Family(
             submission=submission,
-            limit=limit,
-            max_pages=pages_for(limit - 1, config.page_size),
-            table=PageTable(config.page_size),
-            num_tokens=num_prompt,
-            stop_ids=frozenset(() if submission.stop.ignore_eos else submission.stop.stop_token_ids),
+            num_shared_pages=num_shared_pages,
+            num_shared_tokens=num_shared_pages * page_size,
+        )
+        num_prompt = len(submission.prompt_tokens)
+        limit = self._limit(submission, num_shared_pages)
+        stop_ids = frozenset(() if submission.stop.ignore_eos else submission.stop.stop_token_ids)
+        for choice in range(submission.n):
+            sampling = submission.sampling
+            if choice:
+                sampling = replace(sampling, seed=(sampling.seed + choice) % NUM_SEEDS)
+            family.living.append(
+                Sequence(
+                    seq_id=self._next_seq_id + choice,
+                    choice=choice,
+                    family=family,
+                    sampling=sampling,
+                    limit=limit,
+                    max_pages=pages_for(limit - 1, page_size),
+                    num_shared_pages=num_shared_pages,
+                    table=PageTable(page_size),
+                    num_tokens=num_prompt,
+                    stop_ids=stop_ids,
+                    prompt_end=0 if choice else num_prompt,
+                )
+            )
+        return family
+
+    def _num_shared_pages(self, submission: Submission) -> int:
+        """Full pages of a prompt that several choices begin with; its last position is computed by each of them."""
+        if submission.n == 1:
+            return 0
+        return (len(submission.prompt_tokens) - 1) // self._roster.config.page_size
+
+    def _limit(self, submission: Submission, num_shared_pages: int) -> int:
+        """Tokens at which a choice ends: of the pool each has the shared pages and an even part of the rest.
+
+        So a family always fits alone, and no choice's length depends on another's.
+        """
+        config = self._roster.config
+        most_pages = num_shared_pages + (config.num_pages - num_shared_pages) // submission.n
+        # The last token needs no page: nothing comes after it. Hence the pool holds one token more than it has slots.
+        return min(
+            len(submission.prompt_tokens) + submission.stop.max_tokens,
+            config.max_model_len,
+            most_pages * config.page_size + 1,
         )
 
     def _never_fits(self, submission: Submission) -> str | None:
         config = self._roster.config
-        num_prompt = len(submission.prompt_tokens)
+        num_prompt, n = len(submission.prompt_tokens), submission.n
+        if not 1 <= n <= config.max_running:
+            return f"n is {n}; at least 1 and at most {config.max_running} choices can run at once"
         if num_prompt == 0:
             return "the prompt is empty; at least 1 token is needed"
         if num_prompt >= config.max_model_len:
             return f"the prompt has {num_prompt} tokens; the limit is {config.max_model_len} with 1 generated token"
         if num_prompt > config.pool_tokens:
             return f"the prompt has {num_prompt} tokens; the KV pool holds {config.pool_tokens}"
+        shared = self._num_shared_pages(submission)
+        needed = shared + n * (pages_for(num_prompt, config.page_size) - shared)
+        if needed > config.num_pages:
+            return (
+                f"{n} choices of a prompt of {num_prompt} tokens need {needed} pages of {config.page_size} tokens; "
+                f"the KV pool has {config.num_pages}: ask for fewer choices"
+            )
         return None

@@ -13,11 +13,12 @@ from scheduler.messages import (
     FinishReason,
     Notice,
     Park,
+    ParkReason,
     Restore,
     Submission,
     TokenEvent,
 )
-from scheduler.plan import StepPlan
+from scheduler.plan import CopyIn, CopyOut, CopyOutcome, StepPlan
 from scheduler.sampling import SamplingParams, StopRules
 from tests.fakes import FakeRanks, solo_run
 
@@ -31,6 +32,7 @@ def submission(
     prompt: int = 4,
     max_tokens: int = 8,
     *,
+    n: int = 1,
     seed: int = 0,
     stop_ids: tuple[int, ...] = (),
     ignore_eos: bool = False,
@@ -43,6 +45,7 @@ def submission(
         prompt_tokens=tuple(range(first, first + prompt)),
         sampling=SamplingParams(seed=seed),
         stop=StopRules(max_tokens=max_tokens, stop_token_ids=stop_ids, ignore_eos=ignore_eos),
+        n=n,
     )
 
 
@@ -62,7 +65,9 @@ class Rig:
         park: bool = True,
         inflight: int = 2,
         vocab: int = 1000,
-        fails: Callable[[int, int], bool] = lambda step, seq_id: False,
+        recompute: bool = False,
+        hold_copies: bool = False,
+        outcome_of: Callable[[CopyOut | CopyIn], CopyOutcome] = lambda order: CopyOutcome.DONE,
     ) -> None:
         self.core = EngineCore(
             EngineConfig(
@@ -75,6 +80,7 @@ class Rig:
                 max_model_len=model_len,
                 lookahead_steps=lookahead,
                 park=park,
+                recompute=recompute,
                 max_inflight=inflight,
             )
         )
@@ -84,8 +90,9 @@ class Rig:
             page_size=page_size,
             max_step_tokens=step_tokens,
             vocab=vocab,
-            fails=fails,
+            outcome_of=outcome_of,
         )
+        self.hold_copies = hold_copies
         self.now = 0.0
         self.number = 0
         self.submissions: dict[str, Submission] = {}
@@ -104,8 +111,8 @@ class Rig:
         self.post(Admit, submission=sub)
         return sub
 
-    def park(self, request_id: str) -> None:
-        self.post(Park, request_id=request_id, reason="test")
+    def park(self, request_id: str, reason: ParkReason = ParkReason.PRESSURE) -> None:
+        self.post(Park, request_id=request_id, reason=reason)
 
     def restore(self, request_id: str) -> None:
         self.post(Restore, request_id=request_id)
@@ -135,11 +142,18 @@ class Rig:
         self.core.apply(self.ranks.answer(), self.now)
         self._after()
 
+    def land(self, copy_id: int | None = None) -> None:
+        """A copy ends, the oldest if none is named."""
+        self.core.apply_copy(self.ranks.land(copy_id), self.now)
+        self._after()
+
     def turn(self) -> None:
-        """As the loop does: send what can be sent, take one answer."""
+        """As the loop does: send what can be sent, take one answer, and the copies that have ended."""
         self.plan_all()
         if self.ranks.num_unanswered:
             self.answer()
+        while self.ranks.can_land and not self.hold_copies:
+            self.land()
         self.now += STEP_S
 
     def settle(self, turns: int = 200) -> None:
@@ -178,24 +192,24 @@ class Rig:
             if isinstance(event, kind) and request_id in (None, getattr(event, "request_id", None))
         ]
 
-    def tokens(self, request_id: str) -> list[int]:
-        return [token for event in self.said.get(request_id, ()) for token in event.tokens]
+    def tokens(self, request_id: str, choice: int = 0) -> list[int]:
+        return [token for event in self.said.get(request_id, ()) if event.choice == choice for token in event.tokens]
 
-    def finish(self, request_id: str) -> FinishReason | None:
-        """The finish of a stream; it must be its last event, and the only finish."""
-        said = self.said.get(request_id, [])
+    def finish(self, request_id: str, choice: int = 0) -> FinishReason | None:
+        """The finish of a choice; it must be its last event, and the only finish."""
+        said = [event for event in self.said.get(request_id, []) if event.choice == choice]
         assert all(event.finish is None for event in said[:-1])
         return said[-1].finish if said else None
 
     def notices(self, request_id: str) -> list[Notice]:
         return [event.notice for event in self.said.get(request_id, ()) if event.notice is not None]
 
-    def solo(self, request_id: str, num_tokens: int | None = None) -> list[int]:
-        """What the request would say alone."""
+    def solo(self, request_id: str, num_tokens: int | None = None, choice: int = 0) -> list[int]:
+        """What a choice would say as a request of its own."""
         sub = self.submissions[request_id]
         stop_ids = () if sub.stop.ignore_eos else sub.stop.stop_token_ids
         wanted = sub.stop.max_tokens if num_tokens is None else num_tokens
-        return solo_run(sub.prompt_tokens, sub.sampling.seed, self.ranks.vocab, wanted, stop_ids)
+        return solo_run(sub.prompt_tokens, (sub.sampling.seed + choice) % 2**63, self.ranks.vocab, wanted, stop_ids)
 
     @property
     def free(self) -> tuple[int, int]:

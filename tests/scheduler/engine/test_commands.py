@@ -111,7 +111,7 @@ def test_an_account_counts_every_resident_and_everything_free() -> None:
     load = rig.core.account()
     assert (load.group_id, load.last_command) == ("group", 1)
     assert (load.pages_total, load.pages_free, load.arena_total, load.arena_free) == (16, 14, 64, 64)
-    assert load.residents == (ResidentLoad(request_id="a", num_tokens=6, num_pages=2, pages_to_hold=2),)
+    assert load.residents == (ResidentLoad(request_id="a", num_tokens=6, seats=1, num_pages=2, pages_to_hold=2),)
 
 
 def test_progress_is_told_when_pages_change_but_not_more_often_than_every_quarter_second() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from scheduler.messages import Notice, Parked, ParkFailed, Restored
+from scheduler.plan import CopyOutcome
 from tests.scheduler.engine.rig import Rig
 
 
@@ -72,7 +73,7 @@ def test_the_last_order_wins_while_a_copy_is_under_way() -> None:
 
 
 def test_a_failed_park_answers_the_restore_that_waited_for_it() -> None:
-    rig = Rig(fails=lambda step, seq_id: True)
+    rig = Rig(outcome_of=lambda order: CopyOutcome.FAILED)
     rig.admit("a", max_tokens=12)
     rig.turn()
     rig.park("a")

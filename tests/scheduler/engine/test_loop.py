@@ -17,19 +17,24 @@ from tests.scheduler.engine.rig import submission
 class Stand:
     """A loop that runs, and what it has said. `heard` is set whenever it says something."""
 
-    def __init__(self, *, hold: bool = False, pages: int = 16) -> None:
+    def __init__(
+        self, *, hold: bool = False, hold_copies: bool = False, pages: int = 16, arena: int = 0, recompute: bool = True
+    ) -> None:
         self.core = EngineCore(
             EngineConfig(
                 group_id="group",
                 num_pages=pages,
-                arena_pages=0,
+                arena_pages=arena,
                 page_size=4,
                 max_running=8,
                 max_step_tokens=64,
                 max_model_len=1000,
+                recompute=recompute,
             )
         )
-        self.executor = FakeExecutor(FakeRanks(num_pages=pages, arena_pages=0, page_size=4), hold=hold)
+        self.executor = FakeExecutor(
+            FakeRanks(num_pages=pages, arena_pages=arena, page_size=4), hold=hold, hold_copies=hold_copies
+        )
         self.said: list[TokenEvent] = []
         self.events: list[EngineEvent] = []
         self.heard = asyncio.Event()
@@ -232,7 +237,7 @@ async def test_a_sink_that_raises_harms_nobody(stand: Stand, caplog: pytest.LogC
 
 
 async def test_a_total_stall_is_woken_by_its_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand = Stand(pages=8)
+    stand = Stand(pages=8, recompute=False)
     for number, name in enumerate("ab", start=1):
         stand.loop.post(Admit(number=number, submission=submission(name, max_tokens=17)))
     await stand.until_finished("b")  # the arena has no room for anybody

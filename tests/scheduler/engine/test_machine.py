@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from scheduler.messages import Admit, Deferred, Finished, FinishReason, Notice, Parked, Pressure, Restored
+from scheduler.plan import CopyOutcome
 from tests.scheduler.engine.rig import Rig
 
 STOP = 3
@@ -40,7 +41,7 @@ class EngineMachine(RuleBasedStateMachine):
             running=4,
             vocab=40,
             model_len=60,
-            fails=lambda step, seq_id: self.copies_fail,
+            outcome_of=lambda order: CopyOutcome.FAILED if self.copies_fail else CopyOutcome.DONE,
         )
 
     @rule(prompt=st.integers(1, 18), max_tokens=st.integers(1, 30), stops=st.booleans(), turns=turns)

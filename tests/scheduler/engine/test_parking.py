@@ -9,49 +9,79 @@ from scheduler.messages import (
     Notice,
     Parked,
     ParkFailed,
+    ParkMode,
+    ParkReason,
     Pressure,
     Restored,
 )
-from scheduler.plan import ParkOrder, RestoreOrder
+from scheduler.plan import CopyIn, CopyOut, CopyOutcome, PageReset
 from tests.fakes import solo_run
-from tests.scheduler.engine.rig import STEP_S, Rig, submission
+from tests.scheduler.engine.rig import Rig, submission
 
 
-def test_a_park_copies_exactly_the_pages_held_and_frees_them_after_the_answer() -> None:
-    rig = Rig(page_size=4, inflight=1)
+def test_a_park_copies_exactly_the_pages_held_and_frees_them_when_the_copy_has_landed() -> None:
+    rig = Rig(page_size=4, inflight=1, hold_copies=True)
     rig.admit("a", prompt=6, max_tokens=50)
     rig.turn()
     rig.park("a")
     plan = rig.plan()
     assert plan is not None
-    assert plan.parks == (ParkOrder(seq_id=0, page_ids=(0, 1), arena_ids=(0, 1)),)
+    assert plan.copies_out == (CopyOut(copy_id=0, page_ids=(0, 1), arena_ids=(0, 1)),)
     assert plan.chunks == () and rig.free == (14, 62)
     rig.answer()
+    assert rig.free == (14, 62) and rig.of(Parked) == [], "the plan is answered, the copy is not"
+    assert rig.plan() is None and rig.core.wake_at is None
+    rig.land()
     assert rig.free == (16, 62)
     (parked,) = rig.of(Parked)
     assert (parked.request_id, parked.num_pages, parked.load.pages_free) == ("a", 2, 16)
+    assert (parked.mode, parked.reason) == (ParkMode.COPY, ParkReason.PRESSURE)
+    assert (parked.copy_s, parked.copy_bytes) == (0.5, 64)
     assert parked.load.residents == ()
     assert [(event.notice, event.parks) for event in rig.said["a"]] == [(None, 0), (Notice.PARKED, 1)]
 
 
-def test_a_restore_takes_pages_at_once_and_frees_the_arena_after_the_answer() -> None:
+def test_a_restore_takes_pages_at_once_and_frees_the_arena_when_the_copy_has_landed() -> None:
+    rig = Rig(page_size=4, inflight=1, hold_copies=True)
+    rig.admit("a", prompt=6, max_tokens=50)
+    rig.turn()
+    rig.park("a")
+    rig.turn()
+    rig.land()
+    rig.now += 1.0
+    rig.restore("a")
+    plan = rig.plan()
+    assert plan is not None
+    assert plan.copies_in == (CopyIn(copy_id=1, arena_ids=(0, 1), page_ids=(0, 1)),)
+    assert plan.chunks == () and rig.free == (14, 62)
+    rig.answer()
+    assert rig.free == (14, 62) and rig.of(Restored) == []
+    rig.land()
+    assert rig.free == (14, 64)
+    (restored,) = rig.of(Restored)
+    assert (restored.request_id, restored.mode, restored.reason) == ("a", ParkMode.COPY, "")
+    assert (restored.copy_s, restored.copy_bytes) == (0.5, 64)
+    resumed = rig.said["a"][-1]
+    assert (resumed.notice, resumed.parks, resumed.recomputes) == (Notice.RESUMED, 1, 0)
+    assert resumed.parked_s == pytest.approx(1.0)
+
+
+def test_what_came_back_is_computed_in_the_next_plan_with_its_new_page_table() -> None:
     rig = Rig(page_size=4, inflight=1)
     rig.admit("a", prompt=6, max_tokens=50)
     rig.turn()
     rig.park("a")
     rig.turn()
-    rig.now += 1.0
+    rig.admit("b", prompt=4, max_tokens=50)
+    rig.turn()
     rig.restore("a")
+    rig.turn()
     plan = rig.plan()
     assert plan is not None
-    assert plan.restores == (RestoreOrder(seq_id=0, arena_ids=(0, 1), page_ids=(0, 1)),)
-    assert plan.chunks == () and rig.free == (14, 62)
-    rig.answer()
-    assert rig.free == (14, 64)
-    assert [event.request_id for event in rig.of(Restored)] == ["a"]
-    resumed = rig.said["a"][-1]
-    assert (resumed.notice, resumed.parks) == (Notice.RESUMED, 1)
-    assert resumed.parked_s == pytest.approx(1.0 + STEP_S)
+    assert plan.resets == (PageReset(seq_id=0, page_ids=(1, 2), num_computed=6),)
+    assert plan.freed_arena_ids == (0, 1)
+    assert [(chunk.seq_id, chunk.start) for chunk in plan.chunks] == [(0, 6), (1, 5)]
+    assert rig.ranks.used_slots == set()
 
 
 @pytest.mark.parametrize("inflight", [1, 2])
@@ -95,7 +125,7 @@ def test_a_sequence_without_a_computed_token_parks_with_no_page_and_no_order() -
     rig.park("b")
     rig.plan_all()
     assert [(event.request_id, event.num_pages) for event in rig.of(Parked)] == [("b", 0)]
-    assert all(not plan.parks for plan in rig.ranks.plans)
+    assert all(not plan.copies_out for plan in rig.ranks.plans)
     rig.restore("b")
     rig.settle()
     assert rig.notices("b") == [Notice.PARKED, Notice.RESUMED]
@@ -137,13 +167,15 @@ def test_with_parking_off_a_park_is_refused() -> None:
 
 
 @pytest.mark.parametrize("inflight", [1, 2])
-def test_a_victim_whose_copy_fails_runs_on_and_the_arena_is_given_back(inflight: int) -> None:
-    rig = Rig(inflight=inflight, fails=lambda step, seq_id: True)
+def test_without_recompute_a_victim_whose_copy_fails_runs_on_and_the_arena_is_given_back(inflight: int) -> None:
+    rig = Rig(inflight=inflight, outcome_of=lambda order: CopyOutcome.FAILED)
     rig.admit("a", prompt=6, max_tokens=9)
     rig.turn()
     rig.park("a")
     rig.settle()
-    assert [event.reason for event in rig.of(ParkFailed)] == ["the copy to host RAM failed on a rank"]
+    assert [event.reason for event in rig.of(ParkFailed)] == [
+        "the copy to host RAM failed on a rank: the copy is failed"
+    ]
     assert rig.of(Parked) == [] and rig.free == (16, 64)
     assert rig.tokens("a") == rig.solo("a") and rig.said["a"][-1].parks == 0
 
@@ -157,29 +189,28 @@ def parked(rig: Rig, request_id: str = "a") -> None:
     assert rig.of(Parked, request_id)
 
 
-def test_a_failed_restore_leaves_the_sequence_parked_and_a_later_one_brings_it_back() -> None:
-    failing = [True]
-    rig = Rig(fails=lambda step, seq_id: failing[0] and step > 4)
+def test_without_recompute_a_failed_restore_stays_parked_and_a_later_one_brings_it_back() -> None:
+    outcome = [CopyOutcome.DONE]
+    rig = Rig(outcome_of=lambda order: outcome[0])
     parked(rig)
-    while rig.ranks.next_step <= 4:
-        rig.ranks.begin(rig.core.plan_probe())
-        rig.answer()
     before = rig.free
+    outcome[0] = CopyOutcome.CORRUPT
     rig.restore("a")
     rig.settle()
     assert [event.request_id for event in rig.of(Deferred)] == ["a"]
     assert rig.free == before and rig.notices("a") == [Notice.PARKED]
-    failing[0] = False
+    outcome[0] = CopyOutcome.DONE
     rig.restore("a")
     rig.settle()
     assert rig.tokens("a") == rig.solo("a") and rig.notices("a") == [Notice.PARKED, Notice.RESUMED]
+    assert (rig.core.counters.copies, rig.core.counters.corrupt_copies) == (2, 1)
 
 
-def test_restores_that_keep_failing_are_given_up_after_eight_tries_and_a_minute_not_before() -> None:
-    broken = [False]
-    rig = Rig(fails=lambda step, seq_id: broken[0])
+def test_without_recompute_restores_are_given_up_after_eight_failures_and_a_minute_not_before() -> None:
+    outcome = [CopyOutcome.DONE]
+    rig = Rig(outcome_of=lambda order: outcome[0])
     parked(rig)
-    broken[0] = True
+    outcome[0] = CopyOutcome.FAILED
     for _ in range(10):
         rig.restore("a")
         rig.settle()
@@ -189,6 +220,7 @@ def test_restores_that_keep_failing_are_given_up_after_eight_tries_and_a_minute_
     rig.settle()
     assert rig.said["a"][-1].error == "11 copies from host RAM failed in a row"
     assert rig.finish("a") is FinishReason.ERROR and rig.core.is_idle and rig.free == (16, 64)
+    assert rig.ranks.used_slots == set()
 
 
 def test_a_restore_without_room_is_deferred_and_nothing_is_taken() -> None:

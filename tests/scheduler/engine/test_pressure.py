@@ -3,6 +3,7 @@
 import pytest
 
 from scheduler.messages import Finished, FinishReason, Parked, ParkFailed, Pressure
+from scheduler.plan import CopyOutcome
 from tests.scheduler.engine.rig import Rig
 
 
@@ -126,7 +127,7 @@ def test_with_no_arena_for_anybody_the_newest_ends_at_once_with_both_budgets() -
 
 
 def test_when_every_copy_fails_the_newest_ends() -> None:
-    rig = Rig(pages=8, page_size=4, lookahead=4, fails=lambda step, seq_id: True)
+    rig = Rig(pages=8, page_size=4, lookahead=4, outcome_of=lambda order: CopyOutcome.FAILED)
     rig.admit("a", prompt=4, max_tokens=17)
     rig.admit("b", prompt=4, max_tokens=17)
     rig.settle()
