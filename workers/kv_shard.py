@@ -1,9 +1,12 @@
 """One rank's KV pool, as pages of bytes. What lies inside a page is the backend's affair.
 
-A page of one rank is contiguous over layers, keys and values, so parking it is one copy.
+A page of one rank is contiguous over layers, keys and values. Pages are handed out in runs: rows of host memory that
+can be read, or written, at once. On the host these are pages of the pool itself; an accelerator's go through pinned
+memory of its own, two runs at a time, so that one crosses while the other is worked on.
 """
 
-from typing import Protocol
+from collections.abc import Iterator
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,20 +14,34 @@ import torch
 
 Bytes = npt.NDArray[np.uint8]
 Int64 = npt.NDArray[np.int64]
+PageRows: TypeAlias = tuple[Bytes, Int64]
+Mark: TypeAlias = torch.cuda.Event | None
+
+# Long enough that what Python does between two runs is nothing, short enough to stop soon.
+_HOST_RUN_BYTES = 4 << 20
+_DEVICE_RUN_BYTES = 16 << 20
 
 
 class KvShard(Protocol):
-    """Copies whole pages between the pool and rows of host memory [slots, page_bytes]."""
+    """`pages_out` and `pages_in` belong to one thread, `mark` to the one that computes.
+
+    Both yield (rows [*, page_bytes], ids into it) for one run of `page_ids` after another, in their order. A run is
+    valid until the next one is asked for.
+    """
 
     page_bytes: int
     num_pages: int
 
-    def copy_out(self, page_ids: Int64, host: Bytes, slots: Int64) -> None:
-        """Pool page page_ids[i] to host row slots[i]."""
+    def mark(self) -> Mark:
+        """A point that comes after everything this thread has computed so far."""
         ...
 
-    def copy_in(self, host: Bytes, slots: Int64, page_ids: Int64) -> None:
-        """Host row slots[i] to pool page page_ids[i]."""
+    def pages_out(self, page_ids: Int64, after: Mark) -> Iterator[PageRows]:
+        """What these pages hold at `after`, to be read."""
+        ...
+
+    def pages_in(self, page_ids: Int64, after: Mark) -> Iterator[PageRows]:
+        """Where these pages' new content is to be written. It is there when the iteration has ended."""
         ...
 
 
@@ -36,27 +53,106 @@ class HostKvShard:
         self._pages: Bytes = pool.reshape(pool.shape[0], -1).view(np.uint8)
         self.page_bytes = self._pages.shape[1]
 
-    def copy_out(self, page_ids: Int64, host: Bytes, slots: Int64) -> None:
-        for page, slot in zip(page_ids.tolist(), slots.tolist(), strict=True):
-            host[slot] = self._pages[page]
+    def mark(self) -> Mark:
+        """Needs nothing: what was computed has been stored."""
+        return None
 
-    def copy_in(self, host: Bytes, slots: Int64, page_ids: Int64) -> None:
-        for slot, page in zip(slots.tolist(), page_ids.tolist(), strict=True):
-            self._pages[page] = host[slot]
+    def pages_out(self, page_ids: Int64, _after: Mark) -> Iterator[PageRows]:
+        for run in _runs(page_ids, self.page_bytes, _HOST_RUN_BYTES):
+            yield self._pages, run
+
+    def pages_in(self, page_ids: Int64, after: Mark) -> Iterator[PageRows]:
+        yield from self.pages_out(page_ids, after)
 
 
 class DeviceKvShard:
-    """A pool on an accelerator: pages are gathered there, then cross in one transfer."""
+    """A pool on an accelerator; torch's CPU device works too, for want of one.
+
+    Copies have a CUDA stream of their own, which waits for the mark and for nothing else. The pinned memory is bounded
+    and lives here, not in the arena: to pin an arena would make all of it resident, and checksums have to be made by
+    the CPU, in one pass with the copy to or from pinned memory.
+    """
 
     def __init__(self, pool: torch.Tensor) -> None:
         self.num_pages = pool.shape[0]
         self._pages = pool.view(self.num_pages, -1).view(torch.uint8)
         self.page_bytes = self._pages.shape[1]
+        self._on_cuda = pool.device.type == "cuda"
+        self._stream = torch.cuda.Stream(pool.device) if self._on_cuda else None  # type: ignore[no-untyped-call]
+        self._staging: list[torch.Tensor] = []
 
-    def copy_out(self, page_ids: Int64, host: Bytes, slots: Int64) -> None:
-        gathered = self._pages[torch.from_numpy(page_ids).to(self._pages.device)]
-        host[slots] = gathered.cpu().numpy()
+    def mark(self) -> Mark:
+        return _event_of(torch.cuda.current_stream(self._pages.device)) if self._on_cuda else None
 
-    def copy_in(self, host: Bytes, slots: Int64, page_ids: Int64) -> None:
-        pages = torch.from_numpy(host[slots]).to(self._pages.device)
-        self._pages[torch.from_numpy(page_ids).to(self._pages.device)] = pages
+    def pages_out(self, page_ids: Int64, after: Mark) -> Iterator[PageRows]:
+        self._wait_for(after)
+        crossing: tuple[torch.Tensor, int, Mark] | None = None
+        for number, run in enumerate(_runs(page_ids, self.page_bytes, _DEVICE_RUN_BYTES)):
+            started = self._start_out(self._buffer(number), run)
+            if crossing is not None:
+                yield _landed(*crossing)
+            crossing = started
+        if crossing is not None:
+            yield _landed(*crossing)
+
+    def pages_in(self, page_ids: Int64, after: Mark) -> Iterator[PageRows]:
+        self._wait_for(after)
+        crossed: list[Mark] = []
+        for number, run in enumerate(_runs(page_ids, self.page_bytes, _DEVICE_RUN_BYTES)):
+            buffer = self._buffer(number)
+            if number >= len(self._staging):
+                _synchronize(crossed[number - len(self._staging)])  # what lay here has left
+            yield buffer.numpy(), np.arange(len(run))
+            crossed.append(self._start_in(buffer, run))
+        for event in crossed[-len(self._staging) :]:
+            _synchronize(event)
+
+    def _start_out(self, buffer: torch.Tensor, run: Int64) -> tuple[torch.Tensor, int, Mark]:
+        with torch.cuda.stream(self._stream):
+            ids = torch.from_numpy(run).to(self._pages.device)
+            buffer[: len(run)].copy_(self._pages.index_select(0, ids), non_blocking=self._on_cuda)
+            return buffer, len(run), _event_of(self._stream)
+
+    def _start_in(self, buffer: torch.Tensor, run: Int64) -> Mark:
+        with torch.cuda.stream(self._stream):
+            ids = torch.from_numpy(run).to(self._pages.device)
+            pages = buffer[: len(run)].to(self._pages.device, non_blocking=self._on_cuda)
+            self._pages.index_copy_(0, ids, pages)
+            return _event_of(self._stream)
+
+    def _wait_for(self, after: Mark) -> None:
+        if self._stream is not None and after is not None:
+            self._stream.synchronize()  # a copy that was broken off may still be at work on the pinned memory
+            self._stream.wait_event(after)
+
+    def _buffer(self, number: int) -> torch.Tensor:
+        """One of two, made at the first copy: most ranks' first tokens do not wait for a park."""
+        if not self._staging:
+            shape = max(1, _DEVICE_RUN_BYTES // self.page_bytes), self.page_bytes
+            self._staging = [torch.empty(shape, dtype=torch.uint8, pin_memory=self._on_cuda) for _ in range(2)]
+        return self._staging[number % len(self._staging)]
+
+
+def _event_of(stream: torch.cuda.Stream | None) -> Mark:
+    return None if stream is None else stream.record_event(_sleeping_event())
+
+
+def _sleeping_event() -> torch.cuda.Event:
+    """Whoever waits for it sleeps: its core belongs to others."""
+    return torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+
+
+def _landed(buffer: torch.Tensor, num_pages: int, event: Mark) -> PageRows:
+    _synchronize(event)
+    return buffer.numpy(), np.arange(num_pages)
+
+
+def _synchronize(event: Mark) -> None:
+    if event is not None:
+        event.synchronize()
+
+
+def _runs(page_ids: Int64, page_bytes: int, run_bytes: int) -> Iterator[Int64]:
+    step = max(1, run_bytes // page_bytes)
+    for first in range(0, len(page_ids), step):
+        yield page_ids[first : first + step]
