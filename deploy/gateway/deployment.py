@@ -13,9 +13,12 @@ from fastapi import FastAPI
 from ray import serve
 
 from cluster.admission_client import AdmissionClient
+from cluster.metrics import GatewayMetrics
 from cluster.token_link import TokenClient
-from deploy.gateway.app import create_app
+from deploy.api_keys import load_api_keys
+from deploy.gateway.app import Fittings, create_app
 from deploy.gateway.limits import GatewayLimits
+from deploy.gateway.node_metrics import NodeMetrics
 from deploy.gateway.ray_backend import RayBackend
 from deploy.gateway.served_model import load_served_model
 
@@ -24,13 +27,18 @@ _NO_LIMIT = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySpec:
-    """What a replica needs: the cluster that is running already, and the model as `load_served_model` takes it."""
+    """What a replica needs: the cluster that is running already, and the model as `load_served_model` takes it.
+
+    `api_key_file` is read in the replica, once, when it starts; None lets everybody in.
+    """
 
     cluster_id: str
     model_dir: str
     model_id: str
     max_model_len: int
     pool_tokens: int
+    page_size: int = 1
+    api_key_file: str | None = None
     limits: GatewayLimits = field(default_factory=GatewayLimits)
 
 
@@ -49,9 +57,15 @@ class Gateway:
             model_id=spec.model_id,
             max_model_len=spec.max_model_len,
             pool_tokens=spec.pool_tokens,
+            page_size=spec.page_size,
+        )
+        fittings = Fittings(
+            keys=None if spec.api_key_file is None else load_api_keys(Path(spec.api_key_file)),
+            meter=GatewayMetrics(),
+            metrics_page=NodeMetrics(spec.limits.metrics_s),
         )
         self._backend = await connect_backend(spec.cluster_id)
-        return create_app(self._backend, model, spec.limits)
+        return create_app(self._backend, model, spec.limits, fittings)
 
 
 async def connect_backend(cluster_id: str) -> RayBackend:

@@ -1,54 +1,74 @@
-"""What the routes do: check, submit, answer. One instance serves one model on one backend."""
+"""What the routes of completions and models do: check, submit, answer. One instance serves one model on one backend."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from deploy.errors import ApiError, BackendLost, Internal, api_error_of
+from deploy.errors import ApiError, BackendLost, api_error_of
+from deploy.gateway.answer_room import AnswerRoom, chat_room, completion_room, max_answer_tokens
+from deploy.gateway.answering import answer
 from deploy.gateway.backend import Backend
+from deploy.gateway.caller import Caller, caller_of
 from deploy.gateway.chat_request import ChatRequest
+from deploy.gateway.choice_relay import ChoiceRelay
 from deploy.gateway.completion_request import CompletionRequest
+from deploy.gateway.farewells import Farewells
 from deploy.gateway.fields import GenerationFields
 from deploy.gateway.frames import AnswerHead, ChatFrames, CompletionFrames, Frames
 from deploy.gateway.limits import GatewayLimits
-from deploy.gateway.live_request import ClientGone, Farewells, LiveRequest
+from deploy.gateway.live_request import LiveRequest
 from deploy.gateway.parsing import parse_body, read_body
 from deploy.gateway.preparation import (
+    SubmissionIds,
     build_submission,
-    chat_room,
     chat_tokens,
-    completion_room,
     completion_tokens,
-    max_answer_tokens,
-    new_request_id,
     require_model,
 )
-from deploy.gateway.recent_refusal import RecentRefusal
 from deploy.gateway.relay import Relay
 from deploy.gateway.responses import StreamedAnswer, error_response, log_failure, whole_answer
 from deploy.gateway.served_model import ServedModel
 from deploy.text import RenderBudget
-from scheduler.admission.errors import AdmissionRefused, QueueFull
 from scheduler.messages import Submission
 
-_CLIENT_GONE_STATUS = 499  # nobody reads it; access logs do
 T = TypeVar("T")
+
+
+class FirstTokenMeter(Protocol):
+    """Takes the time from a request's arrival to its first token, in seconds."""
+
+    def first_token(self, priority: int, seconds: float) -> None: ...
+
+
+class NoMeter:
+    """For who does not measure."""
+
+    def first_token(self, priority: int, seconds: float) -> None:
+        """Nothing."""
 
 
 class Face:
     """Call `close` when done."""
 
-    def __init__(self, backend: Backend, model: ServedModel, limits: GatewayLimits) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        model: ServedModel,
+        limits: GatewayLimits,
+        meter: FirstTokenMeter,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._backend = backend
         self._model = model
         self._limits = limits
+        self._meter = meter
+        self._now = now
         self._farewells = Farewells(backend)
-        self._recent_refusal = RecentRefusal()
         self._text_threads = ThreadPoolExecutor(limits.num_text_threads, thread_name_prefix="gateway-text")
 
     async def close(self) -> None:
@@ -56,15 +76,17 @@ class Face:
         self._text_threads.shutdown(wait=False, cancel_futures=True)
 
     async def chat(self, request: Request) -> Response:
-        return await self._answer(request, self._chat, "messages")
+        return await answer(self._chat(request), request.url.path, "messages")
 
     async def completion(self, request: Request) -> Response:
-        return await self._answer(request, self._completion, "prompt")
+        return await answer(self._completion(request), request.url.path, "prompt")
 
     async def models(self) -> dict[str, Any]:
+        """The one served model, in a list."""
         return {"object": "list", "data": [self._model_card()]}
 
     async def model(self, model_id: str) -> Response:
+        """The served model, with its length."""
         try:
             require_model(self._model, model_id)
         except ApiError as error:
@@ -86,72 +108,63 @@ class Face:
             return error_response(api_error_of(BackendLost("the backend does not answer")))
         return JSONResponse({"status": "ok", "model": self._model.model_id, **status})
 
-    async def _answer(self, request: Request, work: Callable[[Request], Awaitable[Response]], param: str) -> Response:
-        try:
-            return await work(request)
-        except (ClientGone, ClientDisconnect):
-            return Response(status_code=_CLIENT_GONE_STATUS)
-        except Exception as error:
-            return error_response(self._told(error, request.url.path, param))
-
-    def _told(self, error: Exception, where: str, param: str) -> ApiError:
-        told = api_error_of(error, param=param)
-        if isinstance(told, Internal):
-            log_failure(where, error)
-        return told
-
     async def _chat(self, request: Request) -> Response:
+        arrived_at, caller = self._now(), caller_of(request.scope)
+        caller.name_completion("chatcmpl")
         body = parse_body(ChatRequest, await read_body(request, self._limits.max_body_bytes))
-        require_model(self._model, body.model)
-        self._recent_refusal.check()
+        await self._let_in(body)
         budget = RenderBudget(max_s=self._limits.render_s)
         tokens = await self._in_thread(lambda: chat_tokens(self._model, body, budget))
-        max_tokens = max_answer_tokens(self._model, len(tokens), chat_room(body), "messages")
-        submission = self._submission("chatcmpl", body, tokens, max_tokens)
-        frames = ChatFrames(self._head(submission), with_usage=body.wants_usage_chunk)
-        return await self._run(request, body, submission, frames)
+        submission = self._submission(caller, body, tokens, chat_room(body))
+        frames = ChatFrames(self._head(submission), num_choices=submission.n, with_usage=body.wants_usage_chunk)
+        return await self._run(request, body, submission, frames, arrived_at)
 
     async def _completion(self, request: Request) -> Response:
+        arrived_at, caller = self._now(), caller_of(request.scope)
+        caller.name_completion("cmpl")
         body = parse_body(CompletionRequest, await read_body(request, self._limits.max_body_bytes))
-        require_model(self._model, body.model)
-        self._recent_refusal.check()
+        await self._let_in(body)
         tokens = await self._in_thread(lambda: completion_tokens(self._model, body))
-        max_tokens = max_answer_tokens(self._model, len(tokens), completion_room(body), "prompt")
-        submission = self._submission("cmpl", body, tokens, max_tokens)
-        frames = CompletionFrames(self._head(submission), with_usage=body.wants_usage_chunk)
-        return await self._run(request, body, submission, frames)
+        submission = self._submission(caller, body, tokens, completion_room(body))
+        frames = CompletionFrames(self._head(submission), num_choices=submission.n, with_usage=body.wants_usage_chunk)
+        return await self._run(request, body, submission, frames, arrived_at)
 
-    async def _run(self, request: Request, body: GenerationFields, submission: Submission, frames: Frames) -> Response:
-        await self._submit(submission)
-        relay = Relay(
-            num_prompt_tokens=len(submission.prompt_tokens),
+    async def _let_in(self, body: GenerationFields) -> None:
+        """Before template and tokenizer: what would be refused anyway shall cost nothing."""
+        require_model(self._model, body.model)
+        try:
+            async with asyncio.timeout(self._limits.submit_s):
+                await self._backend.check_room()
+        except TimeoutError:
+            raise BackendLost(f"admission has not answered within {self._limits.submit_s:g} s") from None
+
+    async def _run(
+        self, request: Request, body: GenerationFields, submission: Submission, frames: Frames, arrived_at: float
+    ) -> Response:
+        choices = [self._choice_relay(submission, body) for _ in range(submission.n)]
+        relay = Relay(num_prompt_tokens=len(submission.prompt_tokens), choices=choices)
+        await self._farewells.submit(submission, self._limits.submit_s)
+        live = LiveRequest(
+            self._backend,
+            self._farewells,
+            submission.request_id,
+            relay,
+            lambda: self._meter.first_token(submission.priority, self._now() - arrived_at),
+        )
+        if body.stream:
+            return StreamedAnswer(live, frames, self._limits.keep_alive_s)
+        return await whole_answer(live, frames, request.receive)
+
+    def _choice_relay(self, submission: Submission, body: GenerationFields) -> ChoiceRelay:
+        return ChoiceRelay(
             stop_token_ids=submission.stop.stop_token_ids,
             detokenizer=self._model.tokenizer.detokenizer(submission.prompt_tokens),
             stops=body.stop,
         )
-        live = LiveRequest(self._backend, self._farewells, submission.request_id, relay)
-        if body.stream:
-            return StreamedAnswer(live, frames)
-        return await whole_answer(live, frames, request.receive)
 
-    async def _submit(self, submission: Submission) -> None:
-        """Whatever else than a refusal comes instead of an answer: the request may be in, so it is cancelled."""
-        try:
-            async with asyncio.timeout(self._limits.submit_s):
-                await self._backend.submit(submission)
-        except AdmissionRefused as refusal:
-            if isinstance(refusal, QueueFull):
-                self._recent_refusal.note(refusal)
-            raise
-        except TimeoutError:
-            self._farewells.cancel(submission.request_id)
-            raise BackendLost(f"admission has not answered within {self._limits.submit_s:g} s") from None
-        except BaseException:
-            self._farewells.cancel(submission.request_id)
-            raise
-
-    def _submission(self, prefix: str, body: GenerationFields, tokens: list[int], max_tokens: int) -> Submission:
-        ids = (new_request_id(prefix), self._backend.gateway_id)
+    def _submission(self, caller: Caller, body: GenerationFields, tokens: list[int], room: AnswerRoom) -> Submission:
+        max_tokens = max_answer_tokens(self._model, len(tokens), room)
+        ids = SubmissionIds(request_id=caller.request_id, gateway_id=self._backend.gateway_id, owner=caller.owner)
         return build_submission(self._model, body, tokens, max_tokens=max_tokens, ids=ids)
 
     def _head(self, submission: Submission) -> AnswerHead:

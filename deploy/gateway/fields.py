@@ -1,7 +1,7 @@
 """The fields that chat and completions share: strict types, bounds, and for each of them a sentence for its errors."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 MAX_STOPS = 16
 MAX_STOP_CHARS = 1_024
 MAX_LOGIT_BIAS = 1_024
+MAX_CHOICES = 128
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 _SMALLEST_PENALTY = 1e-6
@@ -30,7 +31,7 @@ BOUNDS: Mapping[str, str] = {
     "max_completion_tokens": f"an integer in [1, {INT32_MAX}]; leave it out for all the room there is",
     "ignore_eos": "true or false",
     "priority": "an integer of 32 bits; higher wins, 0 is the default",
-    "n": "1; send several requests for several answers",
+    "n": f"an integer in [1, {MAX_CHOICES}], the number of answers to the one prompt; 1 is the default",
     "stream": "true or false",
     "stream_options": 'an object such as {"include_usage": true}, together with "stream": true',
     "messages": "a list of messages, each an object with role and content",
@@ -114,9 +115,16 @@ class StreamOptions(BaseModel):
     include_usage: bool | None = None
 
 
-class GenerationFields(BaseModel):
+class CheckedBody(BaseModel):
+    """A request body. `bounds` says of each field in words what it must be."""
+
+    bounds: ClassVar[Mapping[str, str]]
+
+
+class GenerationFields(CheckedBody):
     """A field that is absent or null takes its default."""
 
+    bounds = BOUNDS
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False, frozen=True)
 
     model: str
@@ -133,7 +141,7 @@ class GenerationFields(BaseModel):
     max_tokens: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = None
     ignore_eos: bool | None = None
     priority: Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)] | None = None
-    n: Annotated[int, Field(ge=1, le=1)] | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
@@ -151,6 +159,10 @@ class GenerationFields(BaseModel):
         if self.stream_options is not None and not self.stream:
             raise wrong(f"'stream_options' must be {BOUNDS['stream_options']}", "stream_options")
         return self
+
+    @property
+    def num_choices(self) -> int:
+        return self.n or 1
 
     @property
     def wants_usage_chunk(self) -> bool:

@@ -1,10 +1,11 @@
 """The bytes of an answer: a stream's server-sent events, or the one object without streaming; chat and completions.
 
-What never changes within a stream is formatted once; a delta costs one JSON string. Order: `opening`, deltas and
-notices, `ending` (finish, usage if wanted, [DONE]), or `failure` and nothing after it.
+What never changes within a stream is formatted once; a delta costs one JSON string. Order: `opening`, then deltas,
+notices and each choice's `finish`, then `ending` (usage if wanted, [DONE]), or `failure` and nothing after it.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from scheduler.messages import Notice
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _DONE = b"data: [DONE]\n\n"
 _NOTICES = {notice: f": {notice}\n\n".encode() for notice in Notice}
+KEEP_ALIVE = b": keep-alive\n\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,38 +34,42 @@ class Frames:
     chunk_kind: str
     whole_kind: str
 
-    def __init__(self, head: AnswerHead, *, with_usage: bool = False) -> None:
+    def __init__(self, head: AnswerHead, *, num_choices: int = 1, with_usage: bool = False) -> None:
         self._head = head
         self._with_usage = with_usage
-        constant = self._chunk(self._choice("\0", None), None)
-        before, after = _to_json(constant).split('"\\u0000"')
-        self._before = f"data: {before}".encode()
-        self._after = f"{after}\n\n".encode()
+        self._num_choices = num_choices
+        self._around = [self._around_text(choice) for choice in range(num_choices)]
 
     def opening(self) -> bytes:
         """What goes out before the first token."""
         return b""
 
-    def delta(self, text: str) -> bytes:
-        return self._before + _to_json(text).encode() + self._after
+    def delta(self, choice: int, text: str) -> bytes:
+        before, after = self._around[choice]
+        return before + _to_json(text).encode() + after
 
     def notice(self, notice: Notice) -> bytes:
         """A comment: clients of the protocol skip it, people and proxies see that the stream lives."""
         return _NOTICES[notice]
 
-    def ending(self, finish_reason: str, usage: Usage) -> bytes:
-        frames = _event(self._chunk(self._choice(None, finish_reason), None))
-        if self._with_usage:
-            frames += _event(self._chunk(None, usage))
-        return frames + _DONE
+    def finish(self, choice: int, finish_reason: str) -> bytes:
+        return _event(self._chunk(self._choice(choice, None, finish_reason), None))
+
+    def ending(self, usage: Usage) -> bytes:
+        """Of the whole stream, when each choice has its finish."""
+        return _event(self._chunk(None, usage)) + _DONE if self._with_usage else _DONE
 
     def failure(self, error: ApiError) -> bytes:
         return f"data: {error.to_json()}\n\n".encode()
 
-    def whole(self, text: str, finish_reason: str, usage: Usage) -> bytes:
-        """The answer of a request that does not stream."""
-        answer = self._object(self.whole_kind, [self._whole_choice(text, finish_reason)])
-        return _to_json({**answer, "usage": _usage(usage)}).encode()
+    def whole(self, choices: Sequence[tuple[str, str]], usage: Usage) -> bytes:
+        """The answer of a request that does not stream: text and finish reason of each choice, in index order."""
+        told = [self._whole_choice(index, text, reason) for index, (text, reason) in enumerate(choices)]
+        return _to_json({**self._object(self.whole_kind, told), "usage": _usage(usage)}).encode()
+
+    def _around_text(self, choice: int) -> tuple[bytes, bytes]:
+        before, after = _to_json(self._chunk(self._choice(choice, "\0", None), None)).split('"\\u0000"')
+        return f"data: {before}".encode(), f"{after}\n\n".encode()
 
     def _chunk(self, choice: dict[str, Any] | None, usage: Usage | None) -> dict[str, Any]:
         chunk = self._object(self.chunk_kind, [] if choice is None else [choice])
@@ -81,10 +87,10 @@ class Frames:
             "choices": choices,
         }
 
-    def _choice(self, text: str | None, finish_reason: str | None) -> dict[str, Any]:
+    def _choice(self, index: int, text: str | None, finish_reason: str | None) -> dict[str, Any]:
         raise NotImplementedError
 
-    def _whole_choice(self, text: str, finish_reason: str) -> dict[str, Any]:
+    def _whole_choice(self, index: int, text: str, finish_reason: str) -> dict[str, Any]:
         raise NotImplementedError
 
 
@@ -93,27 +99,28 @@ class ChatFrames(Frames):
     whole_kind = "chat.completion"
 
     def opening(self) -> bytes:
-        choice = {**self._choice(None, None), "delta": {"role": "assistant", "content": ""}}
-        return _event(self._chunk(choice, None))
+        role = {"delta": {"role": "assistant", "content": ""}}
+        choices = ({**self._choice(index, None, None), **role} for index in range(self._num_choices))
+        return b"".join(_event(self._chunk(choice, None)) for choice in choices)
 
-    def _choice(self, text: str | None, finish_reason: str | None) -> dict[str, Any]:
+    def _choice(self, index: int, text: str | None, finish_reason: str | None) -> dict[str, Any]:
         delta = {} if text is None else {"content": text}
-        return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
 
-    def _whole_choice(self, text: str, finish_reason: str) -> dict[str, Any]:
+    def _whole_choice(self, index: int, text: str, finish_reason: str) -> dict[str, Any]:
         message = {"role": "assistant", "content": text, "refusal": None}
-        return {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason}
+        return {"index": index, "message": message, "logprobs": None, "finish_reason": finish_reason}
 
 
 class CompletionFrames(Frames):
     chunk_kind = "text_completion"
     whole_kind = "text_completion"
 
-    def _choice(self, text: str | None, finish_reason: str | None) -> dict[str, Any]:
-        return {"index": 0, "text": text or "", "logprobs": None, "finish_reason": finish_reason}
+    def _choice(self, index: int, text: str | None, finish_reason: str | None) -> dict[str, Any]:
+        return {"index": index, "text": text or "", "logprobs": None, "finish_reason": finish_reason}
 
-    def _whole_choice(self, text: str, finish_reason: str) -> dict[str, Any]:
-        return self._choice(text, finish_reason)
+    def _whole_choice(self, index: int, text: str, finish_reason: str) -> dict[str, Any]:
+        return self._choice(index, text, finish_reason)
 
 
 def _event(value: dict[str, Any]) -> bytes:
@@ -126,5 +133,11 @@ def _usage(usage: Usage) -> dict[str, Any]:
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         "parks": usage.parks,
+        "recomputes": usage.recomputes,
         "parked_seconds": round(usage.parked_s, 3),
     }
+
+
+def parks_header(usage: Usage) -> str:
+    """The value of X-Parkade-Parks: what the usage block says of parking, for those who do not read bodies."""
+    return f"parks={usage.parks}; recomputes={usage.recomputes}; parked_seconds={usage.parked_s:.3f}"

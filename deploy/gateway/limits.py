@@ -5,10 +5,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayLimits:
-    """`max_body_bytes` bounds a request body; the times bound waiting for the template, for admission, for a status."""
+    """`max_body_bytes` bounds a request body; the times bound waiting for the template, for admission, for a status,
+    for an order that parks or unparks, and for the node's metrics.
+
+    A stream that has had nothing to say for `keep_alive_s` sends a comment. An order to park waits `park_wait_s` for
+    the pages to be free.
+    """
 
     max_body_bytes: int = 8 * 2**20
     render_s: float = 2.0
     submit_s: float = 30.0
     health_s: float = 5.0
+    order_s: float = 30.0
+    park_wait_s: float = 5.0
+    metrics_s: float = 5.0
+    keep_alive_s: float = 2.0
     num_text_threads: int = 2

@@ -1,14 +1,15 @@
 """A request body into a checked value: bounded in size, strict in type, and every refusal names its field."""
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from deploy.errors import BodyTooLarge, InvalidRequest
-from deploy.gateway.fields import BOUNDS, GenerationFields
+from deploy.gateway.fields import CheckedBody
 
-RequestT = TypeVar("RequestT", bound=GenerationFields)
+BodyT = TypeVar("BodyT", bound=CheckedBody)
 
 __all__ = ["ClientDisconnect", "parse_body", "read_body"]
 
@@ -29,15 +30,16 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     return bytes(body)
 
 
-def parse_body(schema: type[RequestT], body: bytes) -> RequestT:
+def parse_body(schema: type[BodyT], body: bytes) -> BodyT:
     """Raises `InvalidRequest` about the first thing that is wrong."""
     try:
         return schema.model_validate_json(body)
     except ValidationError as error:
-        raise _as_invalid_request(error.errors(include_url=False, include_input=False)[0]) from None
+        detail = error.errors(include_url=False, include_input=False)[0]
+        raise _as_invalid_request(detail, schema.bounds) from None
 
 
-def _as_invalid_request(detail: Any) -> InvalidRequest:
+def _as_invalid_request(detail: Any, bounds: Mapping[str, str]) -> InvalidRequest:
     kind, location, context = detail["type"], detail["loc"], detail.get("ctx", {})
     if kind == "json_invalid":
         return InvalidRequest(f"the request body is not valid JSON: {context['error']}", code="invalid_json")
@@ -45,18 +47,25 @@ def _as_invalid_request(detail: Any) -> InvalidRequest:
         return InvalidRequest(context["text"], param=context["param"])
     if not location:
         return InvalidRequest("the request body must be a JSON object")
-    return _field_error(kind, location, detail["msg"])
+    if kind == "extra_forbidden":
+        return _unknown_field(_path(location), bounds)
+    return _field_error(kind, location, detail["msg"], bounds)
 
 
-def _field_error(kind: str, location: tuple[int | str, ...], message: str) -> InvalidRequest:
+def _unknown_field(path: str, bounds: Mapping[str, str]) -> InvalidRequest:
+    known = ", ".join(f"'{name}'" for name in bounds) or "none"
+    return InvalidRequest(f"'{path}' is not a field of this body; known fields: {known}", param=path)
+
+
+def _field_error(kind: str, location: tuple[int | str, ...], message: str, bounds: Mapping[str, str]) -> InvalidRequest:
     field, path = str(location[0]), _path(location)
     if field == "messages" and kind == "too_short":
         return InvalidRequest("'messages' must hold at least 1 message; it is empty", param=path, code="empty_array")
     if field == "messages" and len(location) > 1:
         return InvalidRequest(f"'{path}' {_lowered(message)}", param=path)
     if kind == "missing":
-        return InvalidRequest(f"'{path}' is required: {BOUNDS[field]}", param=path)
-    return InvalidRequest(f"'{path}' must be {BOUNDS[field]}", param=path)
+        return InvalidRequest(f"'{path}' is required: {bounds[field]}", param=path)
+    return InvalidRequest(f"'{path}' must be {bounds[field]}", param=path)
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -1,14 +1,13 @@
 """From a checked body to a submission: template, tokens, and the bounds that only the model can tell."""
 
 import secrets
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from deploy.errors import ContextExceeded, InvalidRequest, NotFound
+from deploy.errors import InvalidRequest, NotFound
 from deploy.gateway.chat_request import ChatRequest
-from deploy.gateway.completion_request import DEFAULT_MAX_TOKENS, CompletionRequest
+from deploy.gateway.completion_request import CompletionRequest
 from deploy.gateway.fields import GenerationFields
 from deploy.gateway.served_model import ServedModel
 from deploy.text import RenderBudget, TemplateFailed
@@ -18,15 +17,6 @@ from scheduler.sampling import SamplingParams, StopRules
 # Below this a distribution is a single point in single precision, and dividing by it would overflow.
 _COLDEST = 1e-5
 NumberT = TypeVar("NumberT", int, float)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerRoom:
-    """How many tokens an answer may have. `asked` is the client's own bound, under the name `field`."""
-
-    asked: int | None
-    field: str
-    default: int | None = None
 
 
 def require_model(model: ServedModel, model_id: str) -> None:
@@ -69,64 +59,32 @@ def completion_tokens(model: ServedModel, request: CompletionRequest) -> list[in
     return list(request.prompt)
 
 
-def chat_room(request: ChatRequest) -> AnswerRoom:
-    if request.max_completion_tokens is not None:
-        return AnswerRoom(asked=request.max_completion_tokens, field="max_completion_tokens")
-    return AnswerRoom(asked=request.max_tokens, field="max_tokens")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionIds:
+    """Whose a request is, and through which gateway."""
 
-
-def completion_room(request: CompletionRequest) -> AnswerRoom:
-    return AnswerRoom(asked=request.max_tokens, field="max_tokens", default=DEFAULT_MAX_TOKENS)
-
-
-def max_answer_tokens(model: ServedModel, num_prompt: int, room: AnswerRoom, prompt_field: str) -> int:
-    """The bound of the answer. Raises `ContextExceeded` with both numbers when prompt or sum cannot fit."""
-    limit, holder = model.max_model_len, "the model's length"
-    if model.pool_tokens < limit:
-        limit, holder = model.pool_tokens, "the KV pool"
-    if num_prompt >= limit:
-        raise ContextExceeded(
-            f"the prompt has {num_prompt} tokens and {holder} is {limit} tokens, of which the answer needs at least 1; "
-            "shorten the prompt",
-            param=prompt_field,
-        )
-    left = limit - num_prompt
-    if room.asked is None:
-        return left if room.default is None else min(left, room.default)
-    if room.asked > left:
-        raise ContextExceeded(
-            f"{holder} is {limit} tokens, but {num_prompt + room.asked} are asked for: {num_prompt} of the prompt and "
-            f"{room.asked} of '{room.field}'; shorten the prompt or ask for at most {left}",
-            param=room.field,
-        )
-    return room.asked
+    request_id: str
+    gateway_id: str
+    owner: str
 
 
 def build_submission(
-    model: ServedModel,
-    request: GenerationFields,
-    tokens: list[int],
-    *,
-    max_tokens: int,
-    ids: tuple[str, str],
+    model: ServedModel, request: GenerationFields, tokens: list[int], *, max_tokens: int, ids: SubmissionIds
 ) -> Submission:
-    """`ids` are the request's id and the gateway's. Raises `InvalidRequest` for biases outside the vocabulary."""
+    """Raises `InvalidRequest` for biases outside the vocabulary."""
     ignore_eos = bool(request.ignore_eos)
     return Submission(
-        request_id=ids[0],
-        gateway_id=ids[1],
+        request_id=ids.request_id,
+        gateway_id=ids.gateway_id,
+        owner=ids.owner,
         prompt_tokens=tuple(tokens),
         sampling=_sampling(model, request),
         stop=StopRules(
             max_tokens=max_tokens, stop_token_ids=() if ignore_eos else model.stop_token_ids, ignore_eos=ignore_eos
         ),
         priority=request.priority or 0,
+        n=request.num_choices,
     )
-
-
-def new_request_id(prefix: str) -> str:
-    """Unguessable: who knows an id may one day steer its request."""
-    return f"{prefix}-{uuid.uuid4().hex}"
 
 
 def _sampling(

@@ -3,19 +3,25 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from cluster.errors import ClusterError
 from deploy.errors import BackendLost
+from deploy.gateway.backend import Orders
 from deploy.gateway.token_pump import TokenPump
+from scheduler.admission import AdmissionRefused, HoldTerms, RequestRow
 from scheduler.messages import Submission, TokenEvent
 
 logger = logging.getLogger(__name__)
+AnswerT = TypeVar("AnswerT")
 
 
-class AdmissionLink(Protocol):
-    """What is asked of admission. Refusals are `AdmissionRefused`; a `ClusterError` means that it is lost."""
+class AdmissionLink(Orders, Protocol):
+    """What is asked of admission. Refusals are `AdmissionRefused` and `OrderRefused`; a `ClusterError` means that it is
+    lost."""
+
+    async def check_room(self) -> None: ...
 
     async def submit(self, submission: Submission) -> None: ...
 
@@ -53,49 +59,76 @@ class RayBackend:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    # ---- the gateway's own requests
+
+    async def check_room(self) -> None:
+        self._require_engine()
+        await _answer(self._admission.check_room())
+
     async def submit(self, submission: Submission) -> None:
-        if not any(not task.done() for task in self._tasks):
-            raise BackendLost("no engine is connected")
-        self._pump.open(submission.request_id)  # before it can have events
+        self._require_engine()
+        request_id = submission.request_id
+        self._pump.open(request_id, submission.n)  # before it can have events
         try:
-            await self._admission.submit(submission)
-        except ClusterError as error:
-            self._pump.close(submission.request_id)
-            raise _lost(error) from error
-        except BaseException:
-            self._pump.close(submission.request_id)
+            await _answer(self._admission.submit(submission))
+        except BaseException as error:
+            self._pump.close(request_id, was_refused=isinstance(error, AdmissionRefused))
             raise
 
-    def events(self, request_id: str) -> AsyncGenerator[Sequence[TokenEvent], None]:
-        return self._pump.events(request_id)
+    def events(self, request_id: str, idle_s: float | None) -> AsyncGenerator[Sequence[TokenEvent], None]:
+        return self._pump.events(request_id, idle_s)
 
     async def cancel(self, request_id: str) -> None:
-        self._pump.close(request_id)
-        await self._admission.cancel(request_id)
+        if self._pump.knows(request_id):  # else it has ended, or the id is of another gateway's request
+            self._pump.close(request_id)
+            await self._admission.cancel(request_id)
 
     async def status(self) -> Mapping[str, Any]:
+        self._require_engine()
+        return _without_ids(await _answer(self._admission.status()))
+
+    # ---- orders
+
+    async def requests(self, owner: str | None) -> list[RequestRow]:
+        return await _answer(self._admission.requests(owner))
+
+    async def request(self, request_id: str, owner: str | None) -> RequestRow:
+        return await _answer(self._admission.request(request_id, owner))
+
+    async def end(self, request_id: str, owner: str | None) -> RequestRow:
+        return await _answer(self._admission.end(request_id, owner))
+
+    async def park(self, request_id: str, owner: str | None, terms: HoldTerms, wait_s: float = 5.0) -> RequestRow:
+        return await _answer(self._admission.park(request_id, owner, terms, wait_s))
+
+    async def unpark(self, request_id: str, owner: str | None, wait_s: float = 0.0) -> RequestRow:
+        return await _answer(self._admission.unpark(request_id, owner, wait_s))
+
+    async def set_priority(self, request_id: str, owner: str | None, priority: int) -> RequestRow:
+        return await _answer(self._admission.set_priority(request_id, owner, priority))
+
+    def _require_engine(self) -> None:
         if not any(not task.done() for task in self._tasks):
             raise BackendLost("no engine is connected")
-        try:
-            return _without_ids(await self._admission.status())
-        except ClusterError as error:
-            raise _lost(error) from error
 
 
-def _lost(error: ClusterError) -> BackendLost:
-    """The detail is for the log: it speaks of processes and machines."""
-    logger.warning("%s", error)
-    return BackendLost("the scheduler behind this gateway does not answer")
+async def _answer(call: Awaitable[AnswerT]) -> AnswerT:
+    """Raises `BackendLost` without the detail, which speaks of processes and machines: that is for the log."""
+    try:
+        return await call
+    except ClusterError as error:
+        logger.warning("%s", error)
+        raise BackendLost("the scheduler behind this gateway does not answer") from error
 
 
 def _without_ids(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Whoever may ask for health should not learn the ids of others' requests."""
+    """Whoever may ask for health should not learn whose requests live here, nor their ids."""
     return {
         **status,
-        "requests": [_without(row, "request_id") for row in status["requests"]],
-        "groups": [_without(row, "survivor_id") for row in status["groups"]],
+        "requests": [_without(row, {"request_id", "owner"}) for row in status["requests"]],
+        "groups": [_without(row, {"survivor_id"}) for row in status["groups"]],
     }
 
 
-def _without(row: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in row.items() if key != name}
+def _without(row: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key not in names}

@@ -6,10 +6,10 @@ import traceback
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from deploy.errors import ApiError, Internal, api_error_of, failed_request
-from deploy.gateway.frames import Frames
+from deploy.errors import ApiError, Internal, api_error_of
+from deploy.gateway.frames import KEEP_ALIVE, Frames, parks_header
 from deploy.gateway.live_request import ClientGone, LiveRequest, while_connected
-from deploy.gateway.relay import Ended, NoticeMark, TextDelta, Update
+from deploy.gateway.relay import ChoiceEnded, Ended, NoticeMark, TextDelta, Update
 
 logger = logging.getLogger(__name__)
 
@@ -25,15 +25,17 @@ def log_failure(where: str, error: BaseException) -> None:
 
 
 class StreamedAnswer(Response):
-    """Headers and opening go out at once; then one body piece for all that is there each time there is something."""
+    """Headers and opening go out at once; then one body piece for all that is there each time there is something, and a
+    comment each time there has been nothing for `keep_alive_s`: the request is queued, held or parked then."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, live: LiveRequest, frames: Frames) -> None:
+    def __init__(self, live: LiveRequest, frames: Frames, keep_alive_s: float) -> None:
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._live = live
         self._frames = frames
+        self._keep_alive_s = keep_alive_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         try:
@@ -47,8 +49,8 @@ class StreamedAnswer(Response):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         await _send_piece(send, self._frames.opening())
         try:
-            async for updates in self._live.updates():
-                await _send_piece(send, self._frame(updates))
+            async for updates in self._live.updates(self._keep_alive_s):
+                await _send_piece(send, b"".join(map(self._frame, updates)) if updates else KEEP_ALIVE)
         except OSError:
             raise
         except Exception as error:
@@ -58,43 +60,43 @@ class StreamedAnswer(Response):
             await _send_piece(send, self._frames.failure(known))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _frame(self, updates: list[Update]) -> bytes:
+    def _frame(self, update: Update) -> bytes:
         frames = self._frames
-        parts: list[bytes] = []
-        for update in updates:
-            if isinstance(update, TextDelta):
-                parts.append(frames.delta(update.text))
-            elif isinstance(update, NoticeMark):
-                parts.append(frames.notice(update.notice))
-            elif update.finish_reason is None:
-                parts.append(frames.failure(failed_request(str(update.error))))
-            else:
-                parts.append(frames.ending(update.finish_reason, self._live.usage))
-        return b"".join(parts)
+        match update:
+            case TextDelta(choice, text):
+                return frames.delta(choice, text)
+            case NoticeMark(notice):
+                return frames.notice(notice)
+            case ChoiceEnded(choice, finish_reason):
+                return frames.finish(choice, finish_reason)
+            case Ended(failure):
+                return frames.ending(self._live.usage) if failure is None else frames.failure(failure)
 
 
 async def whole_answer(live: LiveRequest, frames: Frames, receive: Receive) -> Response:
     """Wait for the end. Raises `ApiError` when the engine gives the request up, `ClientGone` when the client leaves."""
     try:
-        text, end = await while_connected(receive, _collect(live))
+        choices = await while_connected(receive, _collect(live))
     finally:
         live.close()
-    if end.finish_reason is None:
-        raise failed_request(str(end.error))
-    return Response(frames.whole(text, end.finish_reason, live.usage), media_type="application/json")
+    headers = {"X-Parkade-Parks": parks_header(live.usage)}
+    return Response(frames.whole(choices, live.usage), media_type="application/json", headers=headers)
 
 
-async def _collect(live: LiveRequest) -> tuple[str, Ended]:
-    texts: list[str] = []
-    end: Ended | None = None
+async def _collect(live: LiveRequest) -> list[tuple[str, str]]:
+    """Text and finish reason of each choice, in index order. Raises `ApiError`."""
+    texts: dict[int, list[str]] = {}
+    reasons: dict[int, str] = {}
     async for updates in live.updates():
         for update in updates:
-            if isinstance(update, TextDelta):
-                texts.append(update.text)
-            elif isinstance(update, Ended):
-                end = update
-    assert end is not None, "updates end with Ended"
-    return "".join(texts), end
+            match update:
+                case TextDelta(choice, text):
+                    texts.setdefault(choice, []).append(text)
+                case ChoiceEnded(choice, finish_reason):
+                    reasons[choice] = finish_reason
+                case Ended(failure) if failure is not None:
+                    raise failure
+    return [("".join(texts.get(choice, ())), reasons[choice]) for choice in sorted(reasons)]
 
 
 async def _send_piece(send: Send, body: bytes) -> None:

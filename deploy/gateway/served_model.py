@@ -25,7 +25,8 @@ class SamplingDefaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """`max_model_len` bounds prompt and answer together, in tokens; `pool_tokens` is what the KV pool of a group holds.
+    """`max_model_len` bounds prompt and answer together, in tokens; `pool_tokens` is what the KV pool of a group holds,
+    in pages of `page_size`.
 
     Token ids of requests lie in [0, vocab_size). `stop_token_ids` end an answer. Without a `template` there is no chat.
     """
@@ -36,6 +37,7 @@ class ServedModel:
     max_model_len: int
     pool_tokens: int
     vocab_size: int
+    page_size: int = 1
     stop_token_ids: tuple[int, ...] = ()
     defaults: SamplingDefaults = field(default_factory=SamplingDefaults)
     created: int = field(default_factory=lambda: int(time.time()))
@@ -46,7 +48,9 @@ class ServedModel:
         return min(self.max_model_len, self.pool_tokens)
 
 
-def load_served_model(model_dir: Path, *, model_id: str, max_model_len: int, pool_tokens: int) -> ServedModel:
+def load_served_model(
+    model_dir: Path, *, model_id: str, max_model_len: int, pool_tokens: int, page_size: int = 1
+) -> ServedModel:
     """Read the text side of a Hugging Face folder. Raises `TextError` when it is unusable."""
     config = _read_json(model_dir / "config.json")
     generation = _read_json(model_dir / "generation_config.json")
@@ -57,6 +61,7 @@ def load_served_model(model_dir: Path, *, model_id: str, max_model_len: int, poo
         template=ChatTemplate.from_dir(model_dir),
         max_model_len=max_model_len,
         pool_tokens=pool_tokens,
+        page_size=page_size,
         vocab_size=int(config.get("vocab_size", tokenizer.num_tokens)),
         stop_token_ids=_stop_token_ids(config, generation),
         defaults=_defaults(generation),

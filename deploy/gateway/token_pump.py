@@ -1,20 +1,29 @@
 """One task a connection to an engine: takes its batches and puts each event into the mailbox of its request."""
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
 
 from deploy.gateway.mailbox import Mailbox
+from scheduler.admission import DuplicateRequest
 from scheduler.messages import FinishReason, TokenEvent
 
 logger = logging.getLogger(__name__)
 
+# For how long an id closed before its end is refused to the next one, unless its last event comes first. An engine
+# that knew the request sends that within a step; one that was still queued may have none.
+LATE_S = 10.0
+
 
 class TokenPump:
     """`open` a request before it is submitted, read its `events`, `close` it. Events of unknown requests are dropped:
-    they are late ones of a cancelled request."""
+    they are late ones of a cancelled request. Clients may choose ids, so an id is not opened again before those have
+    come: the next request would take them for its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self._mailboxes: dict[str, Mailbox] = {}
+        self._closed_early: dict[str, tuple[Mailbox, float]] = {}  # and until when it is kept; the oldest first
         self._owner: dict[str, str] = {}  # request id -> the connection its events come from, once one has come
         self._running: set[str] = set()
 
@@ -27,25 +36,36 @@ class TokenPump:
         """Names of those that are alive."""
         return frozenset(self._running)
 
-    def open(self, request_id: str) -> None:
-        self._mailboxes[request_id] = Mailbox()
+    def knows(self, request_id: str) -> bool:
+        """It is open, or was closed before its end and may not have ended yet."""
+        return request_id in self._mailboxes or request_id in self._closed_early
 
-    def close(self, request_id: str) -> None:
+    def open(self, request_id: str, num_choices: int) -> None:
+        """Raises `DuplicateRequest` for an id that is open, or that may still have events from before."""
+        self._forget_late_ones()
+        if self.knows(request_id):
+            raise DuplicateRequest(request_id)
+        self._mailboxes[request_id] = Mailbox(num_choices)
+
+    def close(self, request_id: str, *, was_refused: bool = False) -> None:
         """Idempotent. Nobody may be waiting for its events any more, or else for the last time."""
-        self._mailboxes.pop(request_id, None)
+        mailbox = self._mailboxes.pop(request_id, None)
         self._owner.pop(request_id, None)
+        if mailbox is not None and mailbox.open_choices and not was_refused:
+            self._closed_early[request_id] = mailbox, self._now() + LATE_S
 
-    async def events(self, request_id: str) -> AsyncGenerator[Sequence[TokenEvent], None]:
-        """All there are, each time there are some, up to the one with `finish`."""
+    async def events(self, request_id: str, idle_s: float | None) -> AsyncGenerator[Sequence[TokenEvent], None]:
+        """All there are, each time there are some, until every choice has its `finish`; empty after `idle_s`."""
         mailbox = self._mailboxes[request_id]
         try:
-            while True:
-                events = await mailbox.take()
+            is_over = False
+            while not is_over:
+                events = await mailbox.take(idle_s)
+                is_over = not mailbox.open_choices
                 yield events
-                if events[-1].finish is not None:
-                    return
         finally:
-            self.close(request_id)
+            if self._mailboxes.get(request_id) is mailbox:
+                self.close(request_id)
 
     async def run(self, connection: str, batches: AsyncIterable[Sequence[TokenEvent]]) -> None:
         """Until the connection ends; its requests end with an error then."""
@@ -66,14 +86,33 @@ class TokenPump:
         if mailbox is not None:
             self._owner[request_id] = connection
             mailbox.put(event)
+        elif request_id in self._closed_early and event.finish is not None:
+            late, _ = self._closed_early[request_id]
+            late.put(event)
+            if not late.open_choices:
+                del self._closed_early[request_id]
+
+    def _forget_late_ones(self) -> None:
+        now = self._now()
+        while self._closed_early:
+            oldest = next(iter(self._closed_early))
+            if self._closed_early[oldest][1] > now:
+                return
+            del self._closed_early[oldest]
 
     def _fail_requests_of(self, connection: str) -> None:
         """Those that it has served, and, when it was the last one, those that nobody has served yet."""
         for request_id, mailbox in self._mailboxes.items():
             owner = self._owner.get(request_id)
             if owner == connection or (owner is None and not self._running):
-                mailbox.put(
-                    TokenEvent(
-                        request_id=request_id, finish=FinishReason.ERROR, error="the connection to the engine was lost"
-                    )
-                )
+                for choice in sorted(mailbox.open_choices):
+                    mailbox.put(_lost(request_id, choice))
+
+
+def _lost(request_id: str, choice: int) -> TokenEvent:
+    return TokenEvent(
+        request_id=request_id,
+        choice=choice,
+        finish=FinishReason.ERROR,
+        error="the connection to the engine was lost",
+    )

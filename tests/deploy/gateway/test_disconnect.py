@@ -6,7 +6,8 @@ from contextvars import ContextVar
 import pytest
 from fastapi import FastAPI
 
-from scheduler.messages import FinishReason
+from scheduler.admission import DuplicateRequest
+from scheduler.messages import FinishReason, Submission
 from tests.deploy.gateway.fakes import Body, HandPlayedBackend, OpenCall
 
 CHAT = "/v1/chat/completions"
@@ -105,23 +106,29 @@ async def test_a_server_that_cancels_the_call_cancels_the_request(
     assert backend.cancelled == [backend.submissions[0].request_id]
 
 
-async def test_leaving_while_admission_thinks_cancels_once(
-    app: FastAPI, backend: HandPlayedBackend, chat_body: Body, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("refused", [False, True])
+async def test_leaving_while_admission_thinks_cancels_what_it_then_accepts_and_nothing_else(
+    refused: bool, app: FastAPI, backend: HandPlayedBackend, chat_body: Body, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = asyncio.Event()
+    asked, answers = asyncio.Event(), asyncio.Event()
 
-    async def never(submission: object) -> None:
+    async def slow(submission: Submission) -> None:
         asked.set()
-        await asyncio.Event().wait()
+        await answers.wait()
+        if refused:
+            raise DuplicateRequest(submission.request_id)
 
-    monkeypatch.setattr(backend, "submit", never)
-    call = OpenCall(app, CHAT, chat_body())
+    monkeypatch.setattr(backend, "submit", slow)
+    call = OpenCall(app, CHAT, chat_body(), [(b"x-request-id", b"mine")])
     await asked.wait()
     call.task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call.task
-    await backend.cancel_seen.wait()
-    assert len(backend.cancelled) == 1
+    assert backend.cancelled == []
+    answers.set()
+    async with app.router.lifespan_context(app):
+        pass
+    assert backend.cancelled == ([] if refused else ["mine"])
 
 
 async def test_leaving_as_the_end_arrives_cancels_nothing(

@@ -10,8 +10,15 @@ from fastapi import FastAPI
 
 from deploy.errors import BackendLost
 from deploy.gateway import GatewayLimits, create_app
-from deploy.gateway.recent_refusal import MEMORY_S, RecentRefusal
-from scheduler.admission.errors import DuplicateRequest, NeverFits, NoGroup, QueueFull
+from scheduler.admission.errors import (
+    CapacityExhausted,
+    Draining,
+    DuplicateRequest,
+    NeverFits,
+    NoGroup,
+    QueueFull,
+    TooManyChoices,
+)
 from scheduler.messages import FinishReason, Submission, TokenEvent
 from tests.deploy.gateway.fakes import Body, HandPlayedBackend, says, served_model
 
@@ -24,10 +31,13 @@ SECRET = "a secret of the inside"
     ("refusal", "expected"),
     [
         (QueueFull(9, 8, "requests", 7), (429, "rate_limit_error", "queue_full", "7")),
+        (CapacityExhausted(4), (429, "rate_limit_error", "capacity_exhausted", "4")),
+        (Draining(30), (503, "service_unavailable", "draining", "30")),
         (NoGroup(2), (503, "service_unavailable", "not_ready", "2")),
         (BackendLost("no engine is connected"), (503, "service_unavailable", "backend_lost", "1")),
         (NeverFits(101, 96, "the KV pool"), (400, "invalid_request_error", "context_length_exceeded", None)),
-        (DuplicateRequest("x"), (500, "server_error", "internal", None)),
+        (TooManyChoices(9, 8), (400, "invalid_request_error", "too_many_choices", None)),
+        (DuplicateRequest("x"), (409, "invalid_request_error", "request_id_in_use", None)),
         (RuntimeError(SECRET), (500, "server_error", "internal", None)),
     ],
     ids=lambda value: type(value).__name__,
@@ -77,41 +87,68 @@ async def test_a_refused_request_is_not_cancelled_and_one_of_unknown_fate_is(
     assert len(backend.cancelled) == 1
 
 
-async def test_admission_that_does_not_answer_is_503_and_the_request_is_cancelled(
+async def test_admission_that_does_not_answer_is_503_and_what_it_accepts_later_is_cancelled(
     backend: HandPlayedBackend, chat_body: Body, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def never(submission: Submission) -> None:
-        await asyncio.Event().wait()
+    answers, taken = asyncio.Event(), []
 
-    monkeypatch.setattr(backend, "submit", never)
+    async def late(submission: Submission) -> None:
+        await answers.wait()
+        taken.append(submission.request_id)
+
+    monkeypatch.setattr(backend, "submit", late)
     app = create_app(backend, served_model(), GatewayLimits(submit_s=0.01))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://parkade") as client:
         response = await client.post(CHAT, json=chat_body())
     assert response.status_code == 503
     assert response.headers["retry-after"] == "1"
+    assert backend.cancelled == []
+    answers.set()
     await backend.cancel_seen.wait()
+    assert backend.cancelled == taken
 
 
-async def test_a_full_queue_refuses_the_next_before_it_is_tokenized(
+async def test_admission_that_does_not_say_whether_there_is_room_is_503(
+    backend: HandPlayedBackend, chat_body: Body, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "check_room", asyncio.Event().wait)
+    app = create_app(backend, served_model(), GatewayLimits(submit_s=0.01))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://parkade") as client:
+        response = await client.post(CHAT, json=chat_body())
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "backend_lost")
+
+
+@pytest.mark.parametrize(
+    "refusal", [QueueFull(8, 8, "requests", 3), CapacityExhausted(3)], ids=lambda e: type(e).__name__
+)
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions"])
+async def test_without_room_a_request_is_refused_before_it_is_tokenized(
+    path: str, refusal: Exception, backend: HandPlayedBackend, client: httpx.AsyncClient, chat_body: Body
+) -> None:
+    backend.no_room = refusal
+    # Were it tokenized, it would be told that it is too long.
+    too_long = chat_body(messages=[{"role": "user", "content": "x" * 500}], prompt="x" * 500)
+    response = await client.post(path, json=too_long)
+    assert (response.status_code, response.headers["retry-after"]) == (429, "3")
+    assert backend.submissions == []
+
+
+async def test_a_bad_body_is_told_whether_or_not_there_is_room(
     backend: HandPlayedBackend, client: httpx.AsyncClient, chat_body: Body
 ) -> None:
-    backend.refusal = QueueFull(8, 8, "requests", 3)
-    await client.post(CHAT, json=chat_body())
-    backend.refusal = None
-    backend.script = says("x")
-    too_long = chat_body(messages=[{"role": "user", "content": "x" * 500}])
-    assert (await client.post(CHAT, json=too_long)).status_code == 429
+    backend.no_room = QueueFull(8, 8, "requests", 3)
+    assert (await client.post(CHAT, json=chat_body(top_p=7))).status_code == 400
+    assert (await client.post(CHAT, json=chat_body(model="other"))).status_code == 404
+    assert backend.room_checks == 0
 
 
-def test_a_refusal_is_soon_forgotten() -> None:
-    time = 5.0
-    memory = RecentRefusal(now=lambda: time)
-    memory.check()
-    memory.note(QueueFull(8, 8, "requests", 3))
-    with pytest.raises(QueueFull):
-        memory.check()
-    time += MEMORY_S
-    memory.check()
+async def test_too_many_choices_name_their_field(
+    backend: HandPlayedBackend, client: httpx.AsyncClient, chat_body: Body
+) -> None:
+    backend.refusal = TooManyChoices(9, 8)
+    error = (await client.post(CHAT, json=chat_body(n=9, max_tokens=1))).json()["error"]
+    assert error["param"] == "n"
+    assert error["message"] == "n is 9, but at most 8 choices can run side by side: ask for at most 8"
 
 
 def failing(
@@ -157,8 +194,10 @@ async def test_a_cancel_from_elsewhere_is_an_error_too(
 ) -> None:
     backend.script = failing(None, finish=FinishReason.CANCELLED)
     response = await client.post(CHAT, json=chat_body())
-    assert response.status_code == 503
-    assert response.json()["error"]["message"] == "the request was cancelled on the server"
+    error = response.json()["error"]
+    assert (response.status_code, error["type"], error["code"]) == (499, "request_cancelled", "request_cancelled")
+    assert error["message"] == "the request was cancelled on the server"
+    assert "retry-after" not in response.headers
 
 
 async def test_a_stream_that_breaks_inside_tells_nothing_of_the_inside(

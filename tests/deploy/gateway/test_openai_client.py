@@ -61,7 +61,7 @@ async def test_a_streamed_chat_with_parks_in_it(backend: HandPlayedBackend, open
     usage = chunks[-1].usage
     assert usage is not None
     assert usage.completion_tokens == 5
-    assert usage.model_extra == {"parks": 1, "parked_seconds": 0.25}
+    assert usage.model_extra == {"parks": 1, "recomputes": 0, "parked_seconds": 0.25}
 
 
 async def test_the_clients_stream_helper(backend: HandPlayedBackend, openai_client: openai.AsyncOpenAI) -> None:

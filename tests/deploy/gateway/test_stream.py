@@ -69,7 +69,7 @@ async def test_include_usage_adds_null_to_every_chunk_and_a_last_one_without_cho
     created = json.loads(response.text.split("\n\n")[0][6:])["created"]
     usage = (
         f',"usage":{{"prompt_tokens":{num_prompt},"completion_tokens":3,"total_tokens":{num_prompt + 3},'
-        '"parks":2,"parked_seconds":1.235}'
+        '"parks":2,"recomputes":0,"parked_seconds":1.235}'
     )
     assert response.text == (
         chunk(request_id, created, delta('{"role":"assistant","content":""}'), usage=',"usage":null')

@@ -38,6 +38,7 @@ async def test_a_chat_answer_is_openais_object(
             "completion_tokens": 11,
             "total_tokens": len(submission.prompt_tokens) + 11,
             "parks": 1,
+            "recomputes": 0,
             "parked_seconds": 0.5,
         },
     }
