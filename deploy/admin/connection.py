@@ -1,4 +1,4 @@
-"""A command's end of the admin interface: blocking calls with the token, errors in one line for people."""
+"""A command's end of the admin interface: blocking calls with the token, plain values back, errors in one line."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,16 +6,20 @@ from typing import Any
 import grpc
 
 from deploy.admin.errors import NotReached, OrderFailed
+from deploy.admin.fields import DEFAULT_PARK_WAIT_S, MAX_LISTED
 from deploy.admin.finding import Endpoint
+from deploy.admin.messages import HOLD_ENDS
+from deploy.admin.plain import Plain, event_object, lost_object, request_object, status_object
 from deploy.admin.v1 import admin_pb2, admin_pb2_grpc
+from scheduler.admission import HoldEnd
 
-CALL_S = 15.0
-
+# How long an answer may take beyond what the call itself waits for.
+_CALL_S = 15.0
 _OPTIONS = (("grpc.max_receive_message_length", 16 * 2**20), ("grpc.enable_http_proxy", 0))
 
 
 class AdminConnection:
-    """A context manager. Methods raise `NotReached` and `OrderFailed`."""
+    """A context manager. Every method raises `NotReached` and `OrderFailed`; shapes are those of `plain`."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -29,31 +33,73 @@ class AdminConnection:
     def __exit__(self, *_: object) -> None:
         self._channel.close()
 
-    def call(self, method: str, request: Any, timeout_s: float = CALL_S) -> Any:
-        """One call of `method`, which answers once."""
-        try:
-            return getattr(self._stub, method)(request, timeout=timeout_s, metadata=self._metadata)
-        except grpc.RpcError as error:
-            raise self._told(error) from error
+    def requests(self, id_prefix: str = "") -> list[Plain]:
+        """Living requests in order of arrival, the first 10,000, and only those whose id may be cut to `id_prefix`."""
+        request = admin_pb2.ListRequestsRequest(id_prefix=id_prefix, limit=MAX_LISTED)
+        return [request_object(message) for message in self._call("ListRequests", request).requests]
 
-    def requests(self, **filters: Any) -> list[admin_pb2.Request]:
-        """The living requests that fit the filters of ListRequests, the first 10,000."""
-        request = admin_pb2.ListRequestsRequest(limit=10_000, **filters)
-        return list(self.call("ListRequests", request).requests)
+    def full_id(self, id_prefix: str) -> str:
+        """The one id that begins so. Raises `OrderFailed` when none does, or several do."""
+        found = [row["id"] for row in self.requests(id_prefix)] if id_prefix else []
+        if id_prefix in found or len(found) == 1:
+            return id_prefix if id_prefix in found else found[0]
+        if not found:
+            raise OrderFailed(f"no living request's id begins with {id_prefix!r}; `parkade ps` lists them")
+        shown = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
+        raise OrderFailed(f"{len(found)} ids begin with {id_prefix!r}: {shown}; write more of the one you mean")
 
-    def status(self) -> admin_pb2.GetStatusResponse:
-        answer: admin_pb2.GetStatusResponse = self.call("GetStatus", admin_pb2.GetStatusRequest())
-        return answer
+    def park(
+        self, request_id: str, *, deadline_s: float | None, then: HoldEnd | None, wait_s: float = DEFAULT_PARK_WAIT_S
+    ) -> Plain:
+        request = admin_pb2.ParkRequest(
+            request_id=request_id,
+            deadline_s=deadline_s,
+            then=None if then is None else HOLD_ENDS[then],
+            wait_s=wait_s,
+        )
+        return request_object(self._call("Park", request, wait_s))
 
-    def watch(self, request: admin_pb2.WatchEventsRequest) -> Iterator[admin_pb2.WatchEventsResponse]:
-        """Until the server ends, which raises `NotReached`, or the iterator is closed."""
+    def unpark(self, request_id: str, *, wait_s: float = 0.0) -> Plain:
+        request = admin_pb2.UnparkRequest(request_id=request_id, wait_s=wait_s)
+        return request_object(self._call("Unpark", request, wait_s))
+
+    def set_priority(self, request_id: str, priority: int) -> Plain:
+        request = admin_pb2.SetPriorityRequest(request_id=request_id, priority=priority)
+        return request_object(self._call("SetPriority", request))
+
+    def cancel(self, request_id: str) -> Plain:
+        return request_object(self._call("Cancel", admin_pb2.CancelRequest(request_id=request_id)))
+
+    def drain(self) -> int:
+        """How many requests live still."""
+        living: int = self._call("Drain", admin_pb2.DrainRequest()).living
+        return living
+
+    def undrain(self) -> None:
+        self._call("Undrain", admin_pb2.UndrainRequest())
+
+    def status(self) -> Plain:
+        return status_object(self._call("GetStatus", admin_pb2.GetStatusRequest()))
+
+    def watch(self, *, from_number: int | None = None, request_id: str = "") -> Iterator[Plain]:
+        """Events one by one until the iterator is closed; the end of the server raises `NotReached`."""
+        request = admin_pb2.WatchEventsRequest(from_number=from_number, request_id=request_id)
         stream = self._stub.WatchEvents(request, metadata=self._metadata)
         try:
-            yield from stream
+            for response in stream:
+                if response.lost:
+                    yield lost_object(response.lost)
+                yield from map(event_object, response.events)
         except grpc.RpcError as error:
             raise self._told(error) from error
         finally:
             stream.cancel()
+
+    def _call(self, method: str, request: Any, wait_s: float = 0.0) -> Any:
+        try:
+            return getattr(self._stub, method)(request, timeout=wait_s + _CALL_S, metadata=self._metadata)
+        except grpc.RpcError as error:
+            raise self._told(error) from error
 
     def _told(self, error: grpc.RpcError) -> NotReached | OrderFailed:
         assert isinstance(error, grpc.Call)
@@ -62,7 +108,9 @@ class AdminConnection:
             case grpc.StatusCode.UNAUTHENTICATED:
                 return NotReached(f"the server at {address} does not take the token in {self._endpoint.token_file}")
             case grpc.StatusCode.UNAVAILABLE:
-                return NotReached(f"no admin interface answers at {address}: {detail}")
+                return NotReached(f"the server at {address} cannot be reached: {detail}")
+            case grpc.StatusCode.CANCELLED:
+                return NotReached(f"the server at {address} ends")
             case grpc.StatusCode.DEADLINE_EXCEEDED:
                 return NotReached(f"the server at {address} did not answer in time")
             case _:

@@ -9,6 +9,8 @@ import typer
 
 from deploy.cli.model_commands import model_app
 from deploy.cli.serve_command import serve_command
+from deploy.cli.server_commands import ALL, PANEL, priority
+from deploy.cli.top_command import top
 
 # Packages above `deploy` cannot be imported from here by the floors' order, so they are looked up by name at run time:
 # a module with a Typer `app` becomes a group of commands, a module with a function `run` becomes one command.
@@ -60,6 +62,10 @@ def _exists(module: str) -> bool:
 
 app.command("serve")(serve_command)
 app.add_typer(model_app, name="model")
+for function in (*ALL, top):
+    # A negative number is an argument of `priority`, not a flag.
+    lenient = {"ignore_unknown_options": function is priority}
+    app.command(function.__name__, rich_help_panel=PANEL, context_settings=lenient)(function)
 mount(app)
 
 

@@ -6,11 +6,12 @@ from contextlib import contextmanager
 
 import typer
 
+from deploy.admin.errors import AdminError
 from deploy.config import ConfigError
 from deploy.models import ModelError
 from deploy.serve.errors import ServeError
 
-EXPECTED = (ConfigError, ModelError, ServeError)
+EXPECTED = (AdminError, ConfigError, ModelError, ServeError)
 
 
 @contextmanager
@@ -23,6 +24,8 @@ def one_line_errors(*, debug: bool) -> Iterator[None]:
             traceback.print_exc()
         typer.echo(f"parkade: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(1) from None
+    except BrokenPipeError:  # whoever read our output has enough: Typer ends the command quietly
+        raise
     except (OSError, RuntimeError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
         if debug:
             raise

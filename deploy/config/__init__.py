@@ -2,7 +2,7 @@
 
 from deploy.config.environment import Environment, read_environment
 from deploy.config.serve_config import ServeConfig
-from deploy.config.sizes import format_bytes, parse_bytes
+from deploy.config.sizes import format_bytes, format_seconds, parse_bytes
 from deploy.config.sources import ConfigError, load_config
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Environment",
     "ServeConfig",
     "format_bytes",
+    "format_seconds",
     "load_config",
     "parse_bytes",
     "read_environment",

@@ -1,4 +1,4 @@
-"""Sizes in bytes as people write them: 2GiB, 512MiB, 1.5GB, 1048576."""
+"""Sizes in bytes as people write them (2GiB, 512MiB, 1.5GB, 1048576), and times as they read them."""
 
 import re
 
@@ -38,3 +38,15 @@ def _three_digits(value: float) -> str:
     decimals = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
     text = f"{value:,.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def format_seconds(seconds: float) -> str:
+    """As short as it stays useful: 0.4 s, 12 s, 3 min 5 s, 2 h 10 min."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
