@@ -4,7 +4,6 @@ What a cluster expects of the Ray it runs on, wherever that is started: RAY_work
 nice 15), RAY_AUTH_MODE set alike in every process, and one logical CPU per rank; engines and admission take none.
 """
 
-import mmap
 import secrets
 from dataclasses import dataclass, field, replace
 
@@ -87,20 +86,11 @@ class ClusterSpec:
     @property
     def node_budget_bytes(self) -> int:
         """Host RAM for parked pages on one node, whatever number of groups it holds."""
-        return self._arena_pages * self._slot_bytes
+        return self._arena_pages * self.page_bytes
 
     @property
     def _arena_pages(self) -> int:
         return self.rank.arena_pages if self.park else 0
-
-    @property
-    def _slot_bytes(self) -> int:
-        """One page in host RAM, where each rank's part takes whole pages of the system: exact where those parts can be
-        such, else the most they can come to."""
-        world_size = self.rank.world_size
-        if self.page_bytes % (mmap.PAGESIZE * world_size) == 0:
-            return self.page_bytes
-        return (self.page_bytes + world_size * (mmap.PAGESIZE - 1)) // mmap.PAGESIZE * mmap.PAGESIZE
 
     def _group(self, group_id: str) -> GroupSpec:
         budget_bytes = self.node_budget_bytes

@@ -36,7 +36,9 @@ ADMISSION_INSTRUMENTS = (
         ("state", "tier"),
         "Living requests. state: queued, resident, parking, parked, restoring; held: queued or parked by an order.",
     ),
-    Instrument(Kind.GAUGE, "parkade_queued_tokens", (), "Prompt tokens of the requests that are queued."),
+    Instrument(
+        Kind.GAUGE, "parkade_queued_tokens", (), "Prompt tokens of the requests in the queue, where held ones are not."
+    ),
     Instrument(
         Kind.GAUGE,
         "parkade_pages",

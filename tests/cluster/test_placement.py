@@ -1,7 +1,5 @@
 """What cannot be placed is refused at once, with what is needed and what there is."""
 
-from dataclasses import replace
-
 import pytest
 
 from cluster.cluster_spec import ClusterSpec
@@ -47,13 +45,3 @@ def test_groups_that_may_spread_are_bound_to_no_node() -> None:
 def test_a_group_that_fits_nowhere_is_refused_with_both_numbers(spec: ClusterSpec, message: str) -> None:
     with pytest.raises(CannotPlace, match=message):
         choose_nodes(spec.groups(), [SMALL, LARGE])
-
-
-def test_without_parking_ranks_get_no_arena() -> None:
-    (group,) = replace(cluster(2), park=False).groups()
-    assert (group.rank.arena_pages, group.engine.arena_pages, group.engine.park) == (0, 0, False)
-
-
-def test_links_other_than_unix_and_tcp_are_refused() -> None:
-    with pytest.raises(ValueError, match="links is 'udp'; choose \"unix\""):
-        cluster(1, links="udp")

@@ -9,7 +9,7 @@ import pytest
 from cluster import token_hub
 from cluster.cluster_spec import TokenAddress
 from cluster.token_link import TokenClient
-from cluster.token_wire import VERSION, GatewayHello, encode
+from cluster.token_wire import VERSION, GatewayHello, decode_events, encode
 from scheduler.messages import FinishReason, Notice, TokenEvent
 from tests.cluster.hubs import event, open_hub
 from workers.link import LinkClosed, LinkRefused
@@ -31,7 +31,15 @@ async def take(client: TokenClient, count: int) -> list[list[TokenEvent]]:
 @pytest.mark.parametrize("endpoint", [None, Endpoint(host="127.0.0.1", port=0)], ids=["unix", "tcp"])
 async def test_each_gateway_gets_its_own_events_in_order_and_in_every_field(endpoint: Endpoint | None) -> None:
     full = TokenEvent(
-        request_id="a", tokens=(1, 2), notice=Notice.PARKED, finish=FinishReason.ERROR, error="x", parks=2, parked_s=0.5
+        request_id="a",
+        choice=3,
+        tokens=(1, 2),
+        notice=Notice.RECOMPUTED,
+        finish=FinishReason.ERROR,
+        error="x",
+        parks=2,
+        recomputes=1,
+        parked_s=0.5,
     )
     async with open_hub(endpoint) as (hub, address, _):
         one, other = [await TokenClient.connect(address, name) for name in ("one", "other")]
@@ -42,6 +50,13 @@ async def test_each_gateway_gets_its_own_events_in_order_and_in_every_field(endp
         assert await take(other, 1) == [[event("b", 9)]]
         await one.close()
         await other.close()
+
+
+def test_a_step_of_many_streams_is_a_small_frame() -> None:
+    request_id = "chatcmpl-" + "0" * 32
+    batch = [TokenEvent(request_id=request_id, choice=1, tokens=(150_000,), parks=3, parked_s=9.5) for _ in range(64)]
+    assert len(encode(batch)) < 64 * 150
+    assert decode_events(encode(batch)) == batch
 
 
 async def test_events_for_a_gateway_that_has_not_connected_wait_for_it() -> None:
