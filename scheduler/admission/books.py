@@ -149,7 +149,7 @@ class Books:
             self._end_hold(record)
             record.unhold(now)
 
-    def put_back(self, record: RequestRecord, ledger: GroupLedger) -> None:
+    def put_back(self, record: RequestRecord, ledger: GroupLedger, now: float) -> None:
         """Seat -> wherever it came from, as if it had never been placed."""
         if record.state is RequestState.PARKING and not record.is_fresh:
             # It is parked already, and the engine will say so in answer to the Park: no park more.
@@ -157,7 +157,7 @@ class Books:
             record.held_pages = record.hold_pages = 0
             return
         del ledger.seated[record.request_id]
-        record.undo_running()
+        record.undo_running(now)
         record.held_pages = record.hold_pages = 0
         if not record.is_fresh:
             record.state = RequestState.PARKED

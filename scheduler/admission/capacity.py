@@ -45,9 +45,23 @@ class GroupCapacity:
         Of several choices the full pages of all prompt tokens but the last are shared and counted once; the last
         prompt token is computed by each of them, for its own first draw.
         """
+        shared = self._shared_pages(submission)
+        each = pages_for(len(submission.prompt_tokens) + num_generated, self.page_size)
+        return shared + choices * (each - shared)
+
+    def _shared_pages(self, submission: Submission) -> int:
+        return max(0, len(submission.prompt_tokens) - 1) // self.page_size if submission.n > 1 else 0
+
+    def most_pages(self, submission: Submission, choices: int) -> int:
+        """Pages that `choices` of a request take at their ends. The last token of each needs none: nothing follows it.
+
+        Of the pool a choice never has more than what is shared and an even part of the rest.
+        """
+        shared = self._shared_pages(submission)
+        of_pool = (shared + (self.num_pages - shared) // submission.n) * self.page_size + 1
         num_prompt = len(submission.prompt_tokens)
-        shared = max(0, num_prompt - 1) // self.page_size if submission.n > 1 else 0
-        return shared + choices * (pages_for(num_prompt + num_generated, self.page_size) - shared)
+        limit = min(num_prompt + submission.stop.max_tokens, self.max_model_len, of_pool)
+        return self.pages(submission, max(0, limit - 1 - num_prompt), choices)
 
     def first_pages(self, submission: Submission) -> int:
         """Pages without which it can never generate one token of each choice."""

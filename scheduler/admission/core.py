@@ -155,7 +155,9 @@ class AdmissionCore:
     def _move(self, event: EngineEvent, ledger: GroupLedger, record: RequestRecord, now: float) -> None:
         books = self._books
         match event:
-            case Parked() if record.state is RequestState.PARKING:
+            # An engine in need parks by itself, too. One on its way back has answered no order yet that came after the
+            # Restore: a Parked then is an answer that has been overtaken.
+            case Parked() if record.state in (RequestState.RESIDENT, RequestState.PARKING):
                 books.has_parked(record, ledger, event, now)
                 ledger.note_relief()
             case ParkFailed() if record.state is RequestState.PARKING:
@@ -164,7 +166,7 @@ class AdmissionCore:
                 books.has_restored(record, event, now)
                 ledger.note_relief()
             case Deferred() if record.request_id in ledger.seated:
-                books.put_back(record, ledger)
+                books.put_back(record, ledger, now)
             case Finished():
                 books.forget(record)
                 ledger.forget_failures()

@@ -163,10 +163,7 @@ class GroupLedger:
         return pages_for(record.num_tokens + tokens, size) + margin
 
     def _most(self, record: RequestRecord) -> int:
-        """Pages it can ever hold. The last token of a choice needs none: nothing comes after it."""
-        submission = record.submission
-        room = self.capacity.max_model_len - len(submission.prompt_tokens)
-        return self.capacity.pages(submission, min(submission.stop.max_tokens, room) - 1, record.seats)
+        return self.capacity.most_pages(record.submission, record.seats)
 
     def relief(self, record: RequestRecord) -> int:
         """Pages its leaving takes off a shortfall, at least: those it holds or needs for its tokens, and its margin."""

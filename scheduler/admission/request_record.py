@@ -118,10 +118,11 @@ class RequestRecord:
         self.placed_by = number
         self.left_by = 0
 
-    def undo_running(self) -> None:
+    def undo_running(self, now: float) -> None:
         """It never ran: its wait goes on as if it had not been placed."""
         self.placed_at = None
         self.placed_by = 0
+        self.frozen_at = now if self.held else None
 
     def told_to_leave(self, number: int) -> None:
         """By that command; an earlier one that stands counts first."""

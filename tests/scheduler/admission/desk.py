@@ -1,12 +1,22 @@
 """Admission's desk in a test: one core, engines played by hand, a clock moved by hand, orders read as short lines.
 
-Every order counts as carried out at once unless `desk.is_deaf` is set. A resident's pages follow from its tokens.
+Every order counts as carried out at once unless `desk.is_deaf` is set. A resident's pages follow from its tokens; of a
+family the tokens told are those of each living choice.
 """
 
 from dataclasses import dataclass, field
 
 from kv import pages_for
-from scheduler.admission import Addressed, AdmissionCore, AdmissionPolicy, GroupCapacity, GroupRow, RequestRow
+from scheduler.admission import (
+    Addressed,
+    AdmissionCore,
+    AdmissionPolicy,
+    GroupCapacity,
+    GroupRow,
+    HoldEnd,
+    HoldTerms,
+    RequestRow,
+)
 from scheduler.messages import (
     Admit,
     Deferred,
@@ -17,11 +27,14 @@ from scheduler.messages import (
     Park,
     Parked,
     ParkFailed,
+    ParkMode,
+    ParkReason,
     Pressure,
     Progress,
     ResidentLoad,
     Restore,
     Restored,
+    Submission,
 )
 from tests.scheduler.admission.paper_engine import submission
 
@@ -37,10 +50,19 @@ class Side:
     residents: dict[str, int] = field(default_factory=dict)
     held: dict[str, int] = field(default_factory=dict)
     parked: dict[str, tuple[int, int]] = field(default_factory=dict)
+    families: dict[str, Submission] = field(default_factory=dict)
+    seats: dict[str, int] = field(default_factory=dict)
     last_command: int = 0
 
     def pages(self, request_id: str) -> int:
-        return self.held.get(request_id, pages_for(self.residents[request_id], PAGE))
+        return self.held.get(request_id, self.pages_to_hold(request_id))
+
+    def pages_to_hold(self, request_id: str) -> int:
+        tokens = self.residents[request_id]
+        if (family := self.families.get(request_id)) is None:
+            return pages_for(tokens, PAGE)
+        shared = (len(family.prompt_tokens) - 1) // PAGE
+        return shared + self.seats[request_id] * (pages_for(tokens, PAGE) - shared)
 
     def load(self) -> GroupLoad:
         total = self.capacity.num_pages
@@ -55,8 +77,9 @@ class Side:
                 ResidentLoad(
                     request_id=request_id,
                     num_tokens=tokens,
+                    seats=self.seats.get(request_id, 1),
                     num_pages=self.pages(request_id),
-                    pages_to_hold=pages_for(tokens, PAGE),
+                    pages_to_hold=self.pages_to_hold(request_id),
                 )
                 for request_id, tokens in self.residents.items()
             ),
@@ -76,22 +99,31 @@ class Desk:
         groups: tuple[str, ...] = ("g1",),
         max_model_len: int = 10_000,
         policy: AdmissionPolicy | None = None,
+        **capacity: bool,
     ) -> None:
         self.core = AdmissionCore(policy)
         self.now = 0.0
         self.is_deaf = False
         self.sides: dict[str, Side] = {}
+        self.reasons: dict[str, ParkReason] = {}
         for group_id in groups:
-            self.add_group(group_id, pages=pages, seats=seats, arena=arena, max_model_len=max_model_len)
+            self.add_group(group_id, pages=pages, seats=seats, arena=arena, max_model_len=max_model_len, **capacity)
 
     def add_group(
-        self, group_id: str, *, pages: int = 64, seats: int = 8, arena: int = 1000, max_model_len: int = 10_000
+        self,
+        group_id: str,
+        *,
+        pages: int = 64,
+        seats: int = 8,
+        arena: int = 1000,
+        max_model_len: int = 10_000,
+        **capacity: bool,
     ) -> None:
-        capacity = GroupCapacity(
-            group_id=group_id, num_pages=pages, page_size=PAGE, seats=seats, max_model_len=max_model_len
+        told = GroupCapacity(
+            group_id=group_id, num_pages=pages, page_size=PAGE, seats=seats, max_model_len=max_model_len, **capacity
         )
-        self.core.add_group(capacity)
-        self.sides[group_id] = Side(capacity=capacity, arena=arena)
+        self.core.add_group(told)
+        self.sides[group_id] = Side(capacity=told, arena=arena)
 
     def wait(self, seconds: float) -> list[str]:
         self.now += seconds
@@ -99,8 +131,19 @@ class Desk:
 
     # ---- clients
 
-    def submit(self, request_id: str, prompt: int = PAGE, *, priority: int = 0, max_tokens: int = 1000) -> list[str]:
-        return self._read(self.core.submit(submission(request_id, prompt, max_tokens, priority), self.now))
+    def submit(
+        self, request_id: str, prompt: int = PAGE, *, priority: int = 0, max_tokens: int = 1000, n: int = 1
+    ) -> list[str]:
+        return self._read(self.core.submit(submission(request_id, prompt, max_tokens, priority, n), self.now))
+
+    def park(self, request_id: str, deadline_s: float | None = None, then: HoldEnd = HoldEnd.UNPARK) -> list[str]:
+        return self._read(self.core.park(request_id, HoldTerms(deadline_s, then), self.now))
+
+    def unpark(self, request_id: str) -> list[str]:
+        return self._read(self.core.unpark(request_id, self.now))
+
+    def set_priority(self, request_id: str, priority: int) -> list[str]:
+        return self._read(self.core.set_priority(request_id, priority, self.now))
 
     def cancel(self, request_id: str) -> list[str]:
         return self._read(self.core.cancel(request_id, self.now))
@@ -119,20 +162,27 @@ class Desk:
     def pressure(self, shortfall: int, group_id: str = "g1") -> list[str]:
         return self.say(Pressure(load=self.sides[group_id].load(), shortfall=shortfall))
 
-    def parked(self, request_id: str) -> list[str]:
+    def parked(self, request_id: str, *, copied: bool = True) -> list[str]:
         side = self._side(request_id)
-        num_pages = side.pages(request_id)
+        num_pages = side.pages(request_id) if copied else 0
         side.parked[request_id] = (side.residents.pop(request_id), num_pages)
-        return self.say(Parked(load=side.load(), request_id=request_id, num_pages=num_pages))
+        event = Parked(
+            load=side.load(),
+            request_id=request_id,
+            num_pages=num_pages,
+            mode=ParkMode.COPY if copied else ParkMode.RECOMPUTE,
+            reason=self.reasons.pop(request_id, ParkReason.PRESSURE),
+        )
+        return self.say(event)
 
     def park_failed(self, request_id: str) -> list[str]:
         load = self._side(request_id).load()
         return self.say(ParkFailed(load=load, request_id=request_id, reason="no arena room"))
 
-    def restored(self, request_id: str) -> list[str]:
+    def restored(self, request_id: str, mode: ParkMode = ParkMode.COPY) -> list[str]:
         side = self._side(request_id)
         side.parked.pop(request_id, None)
-        return self.say(Restored(load=side.load(), request_id=request_id))
+        return self.say(Restored(load=side.load(), request_id=request_id, mode=mode))
 
     def deferred(self, request_id: str) -> list[str]:
         side = self._side(request_id)
@@ -185,9 +235,12 @@ class Desk:
             side.last_command = command.number
             if isinstance(command, Admit):
                 side.residents[request_id] = len(command.submission.prompt_tokens)
+                if command.submission.n > 1:
+                    side.families[request_id] = command.submission
+                    side.seats[request_id] = command.submission.n
             elif isinstance(command, Restore):
                 side.residents[request_id] = side.parked[request_id][0]
         line = f"{type(command).__name__.lower()} {request_id}"
         if isinstance(command, Park):
-            assert command.reason
+            self.reasons[request_id] = command.reason
         return line if len(self.sides) == 1 else f"{line} {order.group_id}"

@@ -1,7 +1,8 @@
 """An engine on paper: pages are integers, steps are calls, nothing is copied. The naive opposite of the admission core.
 
-It obeys commands in order, takes what they need or defers them, grows every runnable request by one token a step,
-reports pressure within a lookahead, and asserts at every turn that it never holds more than it has.
+It obeys commands in order, takes what they need or defers them, grows every runnable choice by one token a step,
+reports pressure within a lookahead, and asserts at every turn that it never holds more than it has. Choice i of a
+family ends i quarters of its length early, so that families shrink.
 """
 
 from collections import deque
@@ -23,6 +24,8 @@ from scheduler.messages import (
     Park,
     Parked,
     ParkFailed,
+    ParkMode,
+    ParkReason,
     Pressure,
     Progress,
     ResidentLoad,
@@ -32,8 +35,10 @@ from scheduler.messages import (
 )
 from scheduler.sampling import SamplingParams, StopRules
 
+CHUNK = 64
 
-def submission(request_id: str, prompt: int = 16, max_tokens: int = 64, priority: int = 0) -> Submission:
+
+def submission(request_id: str, prompt: int = 16, max_tokens: int = 64, priority: int = 0, n: int = 1) -> Submission:
     return Submission(
         request_id=request_id,
         gateway_id="gateway",
@@ -41,28 +46,31 @@ def submission(request_id: str, prompt: int = 16, max_tokens: int = 64, priority
         sampling=SamplingParams(temperature=0.0),
         stop=StopRules(max_tokens=max_tokens),
         priority=priority,
+        n=n,
     )
 
 
 @dataclass
 class Life:
-    """One request on paper. `place` is running, parking, parked or restoring."""
+    """One request on paper. `place` is running, parking, parked or restoring; `choices` are the tokens of the living,
+    by number. `behind`: tokens whose pages were dropped and that are computed again."""
 
     submission: Submission
-    tokens: int
+    choices: dict[int, int]
+    limits: dict[int, int]
     place: str = "running"
     pages: int = 0
     arena: int = 0
+    behind: int = 0
+    mode: ParkMode = ParkMode.COPY
+    reason: ParkReason = ParkReason.PRESSURE
+    wants_out: ParkReason | None = None
     parks: int = 0
-
-    @property
-    def limit(self) -> int:
-        return len(self.submission.prompt_tokens) + self.submission.stop.max_tokens
 
 
 @dataclass
 class PaperEngine:
-    """`copy_fails` decides whether a park or restore fails; copies land at the second step after their order."""
+    """`park_fails` and `restore_fails` decide whether a copy fails; copies land a step after their order."""
 
     capacity: GroupCapacity
     arena_pages: int
@@ -76,6 +84,8 @@ class PaperEngine:
     deferrals: int = 0
     starved_steps: int = 0
     parks: dict[str, int] = field(default_factory=dict)
+    recomputes: int = 0
+    own_parks: int = 0
     ended: dict[str, FinishReason] = field(default_factory=dict)
     _events: list[Callable[[GroupLoad], EngineEvent]] = field(default_factory=list)
 
@@ -98,8 +108,18 @@ class PaperEngine:
     def arena_free(self) -> int:
         return self.arena_pages - sum(life.arena for life in self.lives.values())
 
-    def _pages(self, tokens: int) -> int:
-        return pages_for(tokens, self.capacity.page_size)
+    @property
+    def seats_free(self) -> int:
+        return self.capacity.seats - sum(len(life.choices) for life in self.residents)
+
+    def _pages(self, life: Life, ahead: int = 0) -> int:
+        """Pages for its tokens and `ahead` more of each choice; what choices share once."""
+        size = self.capacity.page_size
+        shared = (len(life.submission.prompt_tokens) - 1) // size if life.submission.n > 1 else 0
+        return shared + sum(
+            pages_for(min(tokens + ahead, life.limits[choice]), size) - shared
+            for choice, tokens in life.choices.items()
+        )
 
     def load(self) -> GroupLoad:
         return GroupLoad(
@@ -112,9 +132,10 @@ class PaperEngine:
             residents=tuple(
                 ResidentLoad(
                     request_id=life.submission.request_id,
-                    num_tokens=life.tokens,
+                    num_tokens=sum(life.choices.values()),
+                    seats=len(life.choices),
                     num_pages=life.pages,
-                    pages_to_hold=self._pages(life.tokens),
+                    pages_to_hold=self._pages(life),
                 )
                 for life in self.residents
             ),
@@ -123,7 +144,7 @@ class PaperEngine:
     def check(self) -> None:
         assert self.pages_free >= 0, "more pages are held than there are"
         assert self.arena_free >= 0, "more arena pages are held than there are"
-        assert len(self.residents) <= self.capacity.seats, "more seats are taken than there are"
+        assert self.seats_free >= 0, "more seats are taken than there are"
 
     # ---- one turn
 
@@ -153,22 +174,41 @@ class PaperEngine:
                 self._land_restore(request_id, life)
 
     def _land_park(self, request_id: str, life: Life) -> None:
-        if self.park_fails(request_id):
-            life.place, life.arena = "running", 0
-            self._report(lambda load: ParkFailed(load=load, request_id=request_id, reason="the copy failed"))
-            return
-        num_pages, life.pages, life.place = life.pages, 0, "parked"
+        if life.mode is ParkMode.COPY and self.park_fails(request_id):
+            life.arena = 0
+            if not self.capacity.recompute:
+                life.place = "running"
+                self._report(lambda load: ParkFailed(load=load, request_id=request_id, reason="the copy failed"))
+                return
+            life.mode = ParkMode.RECOMPUTE
+        life.pages, life.place = 0, "parked"
         life.parks += 1
         self.parks[request_id] = life.parks
-        self._report(lambda load: Parked(load=load, request_id=request_id, num_pages=num_pages))
+        self._say_parked(request_id, life)
+
+    def _say_parked(self, request_id: str, life: Life) -> None:
+        mode, reason, arena = life.mode, life.reason, life.arena
+        self._report(lambda load: Parked(load=load, request_id=request_id, num_pages=arena, mode=mode, reason=reason))
 
     def _land_restore(self, request_id: str, life: Life) -> None:
-        if self.restore_fails(request_id):
-            life.place, life.pages = "parked", 0
-            self._report(lambda load: Deferred(load=load, request_id=request_id))
-            return
+        if life.mode is ParkMode.COPY and self.restore_fails(request_id):
+            if not self.capacity.recompute:
+                life.place, life.pages = "parked", 0
+                self._report(lambda load: Deferred(load=load, request_id=request_id))
+                if life.wants_out is not None:
+                    life.reason, life.wants_out = life.wants_out, None
+                    self._say_parked(request_id, life)
+                return
+            life.mode, life.pages = ParkMode.RECOMPUTE, 0
+        mode = life.mode
+        if mode is ParkMode.RECOMPUTE:
+            life.behind = sum(life.choices.values())
+            self.recomputes += 1
         life.arena, life.place = 0, "running"
-        self._report(lambda load: Restored(load=load, request_id=request_id))
+        self._report(lambda load: Restored(load=load, request_id=request_id, mode=mode))
+        if life.wants_out is not None:
+            reason, life.wants_out = life.wants_out, None
+            self._park(request_id, life, reason)
 
     def _obey(self, command: Command) -> None:
         if isinstance(command, Admit):
@@ -176,7 +216,7 @@ class PaperEngine:
         elif (life := self.lives.get(command.request_id)) is None:
             assert not isinstance(command, Restore), "a restore of what does not exist"
         elif isinstance(command, Park):
-            self._park(command.request_id, life)
+            self._park(command.request_id, life, command.reason)
         elif isinstance(command, Restore):
             self._restore(command.request_id, life)
         elif isinstance(command, Cancel):
@@ -187,31 +227,48 @@ class PaperEngine:
 
     def _admit(self, sub: Submission) -> None:
         assert sub.request_id not in self.lives, "admitted twice"
-        tokens = len(sub.prompt_tokens)
-        if len(self.residents) >= self.capacity.seats or self._pages(tokens) > self._unpromised():
+        num_prompt, most = len(sub.prompt_tokens), sub.stop.max_tokens
+        shared = (num_prompt - 1) // self.capacity.page_size if sub.n > 1 else 0
+        of_pool = (shared + (self.capacity.num_pages - shared) // sub.n) * self.capacity.page_size + 1
+        lengths = {choice: max(1, most - choice * (most // 4)) for choice in range(sub.n)}
+        life = Life(
+            submission=sub,
+            choices=dict.fromkeys(range(sub.n), num_prompt),
+            limits={i: min(num_prompt + length, self.capacity.max_model_len, of_pool) for i, length in lengths.items()},
+        )
+        if sub.n > self.seats_free or self._pages(life) > self._unpromised():
             self._defer(sub.request_id)
             return
-        self.lives[sub.request_id] = Life(submission=sub, tokens=tokens)
+        self.lives[sub.request_id] = life
 
     def _unpromised(self) -> int:
-        return self.pages_free - sum(
-            max(0, self._pages(life.tokens) - life.pages) for life in self.residents if life.place == "running"
-        )
+        running = [life for life in self.residents if life.place == "running"]
+        return self.pages_free - sum(max(0, self._pages(life) - life.pages) for life in running)
 
     def _defer(self, request_id: str) -> None:
         self.deferrals += 1
         self._report(lambda load: Deferred(load=load, request_id=request_id))
 
-    def _park(self, request_id: str, life: Life) -> None:
-        assert life.place == "running", f"park of one that is {life.place}"
-        if life.pages > self.arena_free:
-            self._report(lambda load: ParkFailed(load=load, request_id=request_id, reason="the arena is full"))
-            return
-        life.place, life.arena = "parking", life.pages
+    def _park(self, request_id: str, life: Life, reason: ParkReason) -> None:
+        if life.place == "restoring":
+            life.wants_out = reason
+        elif life.place == "parked":
+            self._say_parked(request_id, life)
+        elif life.place == "running":
+            if life.pages <= self.arena_free:
+                life.mode, life.arena = ParkMode.COPY, life.pages
+            elif self.capacity.recompute:
+                life.mode = ParkMode.RECOMPUTE
+            else:
+                self._report(lambda load: ParkFailed(load=load, request_id=request_id, reason="the arena is full"))
+                return
+            life.place, life.reason = "parking", reason
+        else:
+            raise AssertionError("a park of what is being parked")
 
     def _restore(self, request_id: str, life: Life) -> None:
         assert life.place == "parked", f"restore of one that is {life.place}"
-        if len(self.residents) >= self.capacity.seats or life.arena > self._unpromised():
+        if len(life.choices) > self.seats_free or max(life.arena, self._pages(life)) > self._unpromised():
             self._defer(request_id)
             return
         life.place, life.pages = "restoring", life.arena
@@ -226,32 +283,51 @@ class PaperEngine:
         for request_id, life in list(self.lives.items()):
             if life.place != "running":
                 continue
-            need = self._pages(life.tokens) - life.pages
+            need = self._pages(life) - life.pages
             if need > self.pages_free:
-                life.pages += self.pages_free
                 stalled.append(request_id)
                 continue
-            life.pages += max(0, need)
-            life.tokens += 1
-            grown += 1
-            if life.tokens >= min(life.limit, self.capacity.max_model_len, self.capacity.pool_tokens + 1):
-                self._end(request_id, FinishReason.LENGTH)
+            life.pages += need
+            if life.behind > 0:
+                life.behind -= CHUNK
+                continue
+            grown += len(life.choices)
+            self._speak(request_id, life)
         self.generated += grown
-        self._end_one_if_stuck(stalled, grown)
+        self._help_if_stuck(stalled, grown)
 
-    def _end_one_if_stuck(self, stalled: list[str], grown: int) -> None:
-        """Nobody could move, no copy is under way and no park can help: the newest ends, as in the real engine."""
-        if not stalled or grown or any(life.place in ("parking", "restoring") for life in self.lives.values()):
+    def _speak(self, request_id: str, life: Life) -> None:
+        """A token of each living choice; those at their end give back what only they held."""
+        for choice in list(life.choices):
+            life.choices[choice] += 1
+            if life.choices[choice] >= life.limits[choice]:
+                del life.choices[choice]
+        if life.choices:
+            life.pages = min(life.pages, self._pages(life))
+        else:
+            self._end(request_id, FinishReason.LENGTH)
+
+    def _help_if_stuck(self, stalled: list[str], grown: int) -> None:
+        """Nobody could move, no copy is under way and no park can help: the newest ends, as in the real engine, or is
+        parked by dropping its pages where that is allowed."""
+        moving = any(life.place in ("parking", "restoring") or life.behind > 0 for life in self.residents)
+        if not stalled or grown or moving:
             self.starved_steps = 0
             return
         self.starved_steps += 1
+        if self.capacity.recompute and len(self.residents) > 1:
+            if self.starved_steps > 100:
+                self.own_parks += 1
+                life = self.lives[next(each for each in reversed(self.lives) if self.lives[each].pages)]
+                life.place, life.mode, life.reason = "parking", ParkMode.RECOMPUTE, ParkReason.PRESSURE
+            return
         hopeless = not any(0 < life.pages <= self.arena_free for life in self.residents)
         if hopeless or self.starved_steps > 100:
             self._end(stalled[-1], FinishReason.ERROR)
 
     def _look_ahead(self) -> None:
         staying = [life for life in self.residents if life.place != "parking"]
-        claims = sum(self._pages(min(life.tokens + self.lookahead, life.limit)) + 1 for life in staying)
+        claims = sum(self._pages(life, self.lookahead) + len(life.choices) for life in staying)
         if len(staying) > 1 and claims > self.capacity.num_pages:
             shortfall = claims - self.capacity.num_pages
             self._report(lambda load: Pressure(load=load, shortfall=shortfall))

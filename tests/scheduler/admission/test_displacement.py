@@ -94,7 +94,7 @@ def test_when_the_park_fails_another_makes_room() -> None:
 
 
 def test_when_no_park_is_possible_it_waits_like_anybody() -> None:
-    desk = running(Desk(seats=2, arena=0), {"a": 100, "b": 50})
+    desk = running(Desk(seats=2, arena=0, recompute=False), {"a": 100, "b": 50})
     assert desk.submit("high", priority=1) == []
     assert desk.finished("a") == ["admit high"]
 

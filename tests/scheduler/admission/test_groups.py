@@ -1,9 +1,25 @@
 """Several groups, and each one's ledger: what is free once everything promised is counted."""
 
-from scheduler.messages import Deferred, Finished, FinishReason, Parked, ParkFailed, Pressure, Progress, Restored
+from scheduler.messages import (
+    Deferred,
+    Finished,
+    FinishReason,
+    GroupLoad,
+    Parked,
+    ParkFailed,
+    ParkMode,
+    ParkReason,
+    Pressure,
+    Progress,
+    Restored,
+)
 from tests.scheduler.admission.desk import PAGE, Desk
 
 TWO = ("g1", "g2")
+
+
+def parked(load: GroupLoad, request_id: str) -> Parked:
+    return Parked(load=load, request_id=request_id, num_pages=3, mode=ParkMode.COPY, reason=ParkReason.SEAT)
 
 
 def test_a_fresh_request_goes_to_the_group_with_the_most_free_pages() -> None:
@@ -162,9 +178,9 @@ def test_events_for_unknown_requests_and_groups_are_ignored() -> None:
     load = desk.sides["g1"].load()
     stranger = Desk(groups=("elsewhere",)).sides["elsewhere"].load()
     for each in (load, stranger):
-        assert desk.say(Parked(load=each, request_id="ghost", num_pages=3)) == []
+        assert desk.say(parked(each, "ghost")) == []
         assert desk.say(ParkFailed(load=each, request_id="ghost", reason="x")) == []
-        assert desk.say(Restored(load=each, request_id="ghost")) == []
+        assert desk.say(Restored(load=each, request_id="ghost", mode=ParkMode.COPY)) == []
         assert desk.say(Deferred(load=each, request_id="ghost")) == []
         assert desk.say(Finished(load=each, request_id="ghost", reason=FinishReason.STOP)) == []
         assert desk.say(Pressure(load=each, shortfall=3)) == []
@@ -184,7 +200,7 @@ def test_a_park_reported_twice_counts_once() -> None:
     desk.progress()
     desk.submit("high", priority=1)
     desk.parked("a")
-    desk.say(Parked(load=desk.sides["g1"].load(), request_id="a", num_pages=1))
+    desk.say(parked(desk.sides["g1"].load(), "a"))
     assert desk.row("a").parks == 1
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from scheduler.admission import Addressed, AdmissionCore, AdmissionRefused, GroupCapacity, NeverFits
-from scheduler.admission.pressure import PRESSURE
-from scheduler.messages import EngineEvent, Finished, FinishReason, Park
+from scheduler.messages import EngineEvent, Finished, FinishReason, Park, ParkReason
 from tests.scheduler.admission.paper_engine import PaperEngine, submission
 
 PAGE = 16
@@ -48,7 +47,7 @@ class AdmissionMachine(RuleBasedStateMachine):
     def start(self, sizes: list[tuple[int, int, int]]) -> None:
         for index, (pages, seats, arena) in enumerate(sizes):
             capacity = GroupCapacity(
-                group_id=f"g{index}", num_pages=pages, page_size=PAGE, seats=seats, max_model_len=500
+                group_id=f"g{index}", num_pages=pages, page_size=PAGE, seats=seats, max_model_len=500, recompute=False
             )
             self.core.add_group(capacity)
             self.engines[capacity.group_id] = PaperEngine(
@@ -172,7 +171,7 @@ class AdmissionMachine(RuleBasedStateMachine):
         orders = self.core.on_event(event, self.now)
         self._dispatch(orders)
         group_id = event.load.group_id
-        if any(isinstance(order.command, Park) and order.command.reason == PRESSURE for order in orders):
+        if any(isinstance(order.command, Park) and order.command.reason is ParkReason.PRESSURE for order in orders):
             seated = self.core._books.ledgers[group_id].seated.values()
             runnable = [record for record in seated if record.state == "resident" and not record.cancelling]
             assert runnable, "pressure left nobody runnable"

@@ -23,13 +23,19 @@ class Run:
     arena: int = 10_000
     policy: AdmissionPolicy = field(default_factory=AdmissionPolicy)
     lookahead: int = 8
+    recompute: bool = False
     order: list[str] = field(default_factory=list)
     longest_wait_s: dict[str, float] = field(default_factory=dict)
     longest_idle: int = 0
 
     def play(self, arrivals: Iterable[tuple[int, Submission]], *, until: str | None = None) -> PaperEngine:
         capacity = GroupCapacity(
-            group_id="g", num_pages=self.pages, page_size=PAGE, seats=self.seats, max_model_len=100_000
+            group_id="g",
+            num_pages=self.pages,
+            page_size=PAGE,
+            seats=self.seats,
+            max_model_len=100_000,
+            recompute=self.recompute,
         )
         engine = PaperEngine(capacity=capacity, arena_pages=self.arena, lookahead=self.lookahead)
         core = AdmissionCore(self.policy)

@@ -105,7 +105,7 @@ def test_a_deferred_request_never_goes_before_one_of_a_higher_tier() -> None:
 def test_the_queue_counts_what_it_holds() -> None:
     queue = FreshQueue(AdmissionPolicy())
     records = [
-        RequestRecord(submission=submission(str(n), prompt=n, priority=n % 3), seq=n, since=0.0, num_tokens=n)
+        RequestRecord(submission=submission(str(n), prompt=n, priority=n % 3), seq=n, slot=n, since=0.0, num_tokens=n)
         for n in range(1, 10)
     ]
     for record in records:

@@ -26,12 +26,21 @@ def busy_desk() -> Desk:
 
 def test_every_live_request_has_a_row_in_order_of_arrival() -> None:
     rows = busy_desk().core.status(5.0).requests
-    table = [(row.request_id, row.state, row.group_id, row.tokens, row.pages, row.parks, row.waited_s) for row in rows]
+    table = [
+        (row.request_id, row.slot, row.state, row.group_id, row.tokens, row.pages, row.arena_pages, row.parks)
+        for row in rows
+    ]
     assert table == [
-        ("low", "parked", "g1", 32, 2, 1, 2.0),
-        ("vip", "resident", "g1", 48, 3, 0, 0.0),
-        ("high", "resident", "g1", 64, 4, 0, 1.0),
-        ("waiting", "queued", None, 10, 0, 0, 2.0),
+        ("low", 0, "parked", "g1", 32, 0, 2, 1),
+        ("vip", 1, "resident", "g1", 48, 3, 0, 0),
+        ("high", 2, "resident", "g1", 64, 4, 0, 0),
+        ("waiting", 3, "queued", None, 10, 0, 0, 0),
+    ]
+    assert [(row.waited_s, row.parked_s, row.age_s) for row in rows] == [
+        (2.0, 2.0, 5.0),
+        (0.0, 0.0, 5.0),
+        (1.0, 0.0, 3.0),
+        (2.0, 0.0, 2.0),
     ]
 
 

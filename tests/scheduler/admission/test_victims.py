@@ -6,7 +6,7 @@ from tests.scheduler.admission.desk import Desk
 
 def desk_with(tokens: dict[str, int], *, priorities: dict[str, int] | None = None, arena: int = 1000) -> Desk:
     """Residents in order of arrival, grown to so many tokens."""
-    desk = Desk(pages=200, arena=arena)
+    desk = Desk(pages=200, arena=arena, recompute=False)
     for request_id in tokens:
         assert desk.submit(request_id, priority=(priorities or {}).get(request_id, 0)) == [f"admit {request_id}"]
     assert desk.grow(tokens) == []
