@@ -23,14 +23,12 @@ class EngineFigures:
     def take(self) -> list[Reading]:
         """What is new. Empty of an idle engine."""
         group = self._group_id
-        readings = [
-            Reading("parkade_step_seconds", seconds, (group,)) for seconds in self._counters.take_step_seconds()
+        steps = [Reading("parkade_step_seconds", seconds, (group,)) for seconds in self._counters.take_step_seconds()]
+        gains = [Reading(name, self._gain(counter), (group,)) for counter, name in _TOKENS.items()]
+        gains += [
+            Reading("parkade_copies", self._gain(counter), (group, outcome)) for counter, outcome in _COPIES.items()
         ]
-        for counter, name in _TOKENS.items():
-            readings.append(Reading(name, self._gain(counter), (group,)))
-        for counter, outcome in _COPIES.items():
-            readings.append(Reading("parkade_copies", self._gain(counter), (group, outcome)))
-        return [reading for reading in readings if reading.value > 0]
+        return [*steps, *(reading for reading in gains if reading.value > 0)]
 
     def _gain(self, counter: str) -> int:
         now: int = getattr(self._counters, counter)

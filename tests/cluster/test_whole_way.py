@@ -1,39 +1,54 @@
 """Gateway to admission to engine and back, all in one event loop: everything of a cluster but Ray and the model."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from cluster.admission_desk import AdmissionDesk, EnginePort
+from cluster.admission_desk import AdmissionDesk
 from cluster.cluster_spec import ClusterSpec, GroupSpec
 from cluster.engine_host import EngineHost
+from cluster.engine_port import EngineOrder, EnginePort
 from cluster.token_link import TokenClient
-from scheduler.admission import AdmissionPolicy, DuplicateRequest, NeverFits, NoGroup
+from scheduler.admission import AdmissionPolicy, DuplicateRequest, HoldTerms, NeverFits, NoGroup
 from scheduler.executor import ExecutorFailed
-from scheduler.messages import Command, FinishReason, Notice, Submission, TokenEvent
+from scheduler.messages import FinishReason, Notice, Submission, TokenEvent
 from scheduler.sampling import SamplingParams, StopRules
 from tests.fakes import FakeExecutor, FakeRanks, solo_run
 from workers.spec import CollectiveSpec, RankSpec
 
 VOCAB = 1000
+PAGE_BYTES = 1000
 
 
-def group(num_pages: int = 12) -> GroupSpec:
+def group(num_pages: int = 12, arena_pages: int = 64) -> GroupSpec:
     rank = RankSpec(
         model_dir="/m",
         rank=0,
         world_size=1,
         collective=CollectiveSpec(kind="single"),
         num_pages=num_pages,
-        arena_pages=64,
+        arena_pages=arena_pages,
         max_model_len=160,
         max_step_tokens=64,
         max_running=8,
     )
-    return ClusterSpec(cluster_id="t", rank=rank).groups()[0]
+    return ClusterSpec(cluster_id="t", rank=rank, page_bytes=PAGE_BYTES).groups()[0]
+
+
+def request(number: int, num_tokens: int, priority: int = 0, n: int = 1) -> Submission:
+    return Submission(
+        request_id=f"r{number}",
+        gateway_id="gateway",
+        prompt_tokens=prompt(number),
+        sampling=SamplingParams(seed=number),
+        stop=StopRules(max_tokens=num_tokens, ignore_eos=True),
+        priority=priority,
+        n=n,
+    )
 
 
 @dataclass
@@ -43,40 +58,44 @@ class Cluster:
     executor: FakeExecutor
     client: TokenClient
     notices: list[tuple[str, Notice]] = field(default_factory=list)
+    tokens: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+    ends: dict[tuple[str, int], TokenEvent] = field(default_factory=dict)
 
-    def submit(self, number: int, num_tokens: int, priority: int = 0) -> None:
-        refusal = self.desk.submit(
-            Submission(
-                request_id=f"r{number}",
-                gateway_id="gateway",
-                prompt_tokens=prompt(number),
-                sampling=SamplingParams(seed=number),
-                stop=StopRules(max_tokens=num_tokens, ignore_eos=True),
-                priority=priority,
-            )
-        )
-        assert refusal is None
+    def submit(self, number: int, num_tokens: int, priority: int = 0, n: int = 1) -> None:
+        self.desk.submit(request(number, num_tokens, priority, n))
 
-    async def until_finished(self, *numbers: int) -> dict[str, tuple[list[int], TokenEvent]]:
-        """Tokens and last event of each request."""
-        wanted = {f"r{number}" for number in numbers}
-        tokens: dict[str, list[int]] = {}
-        ends: dict[str, TokenEvent] = {}
+    async def until_finished(self, *numbers: int, choices: int = 1) -> dict[str, tuple[list[int], TokenEvent]]:
+        """Tokens and last event of choice 0 of each request; the others' are in `tokens` and `ends`."""
+        wanted = {(f"r{number}", choice) for number in numbers for choice in range(choices)}
+        await self._read(lambda: wanted <= self.ends.keys())
+        return {f"r{number}": (self.tokens[f"r{number}", 0], self.ends[f"r{number}", 0]) for number in numbers}
+
+    async def until_tokens(self, number: int, count: int) -> None:
+        """Until its first choice has that many tokens."""
+        await self._read(lambda: len(self.tokens.get((f"r{number}", 0), [])) >= count)
+
+    async def _read(self, enough: Callable[[], bool]) -> None:
         async with asyncio.timeout(20):
+            if enough():
+                return
             async for batch in self.client:
                 for event in batch:
-                    tokens.setdefault(event.request_id, []).extend(event.tokens)
+                    key = (event.request_id, event.choice)
+                    self.tokens.setdefault(key, []).extend(event.tokens)
                     if event.notice is not None:
                         self.notices.append((event.request_id, event.notice))
                     if event.finish is not None:
-                        ends[event.request_id] = event
-                if wanted <= ends.keys():
-                    break
-        return {request_id: (tokens[request_id], ends[request_id]) for request_id in wanted}
+                        self.ends[key] = event
+                if enough():
+                    return
 
 
 def prompt(number: int) -> tuple[int, ...]:
     return tuple(range(number, number + 20))
+
+
+def alone(number: int, num_tokens: int, choice: int = 0) -> list[int]:
+    return solo_run(prompt(number), number + choice, VOCAB, num_tokens)
 
 
 @asynccontextmanager
@@ -97,9 +116,9 @@ async def running(spec: GroupSpec) -> AsyncIterator[Cluster]:
     host = EngineHost(spec, executor, tell)
     address = await host.start()
 
-    async def send(commands: Sequence[Command]) -> None:
+    async def send(orders: Sequence[EngineOrder]) -> None:
         await asyncio.sleep(0)
-        host.post(commands)
+        host.post(orders)
 
     desk.register(spec.capacity, EnginePort(address, send, host.probe))
     client = await TokenClient.connect(address, "gateway")
@@ -119,7 +138,15 @@ async def settle(cluster: Cluster) -> None:
     cluster.host.check_integrity()
     (row,) = (await cluster.desk.status())["groups"]
     assert (row["pages_free"], row["arena_free"]) == (row["pages_total"], row["arena_total"])
-    assert cluster.desk._gateway_of == {}
+    assert cluster.desk._host._readers == {}
+
+
+def gained(cluster: Cluster) -> Counter[str]:
+    """What the engine's figures have gained, by name; observations are counted."""
+    gains: Counter[str] = Counter()
+    for name, value, _ in cluster.host.figures.take():
+        gains[name] += 1 if name == "parkade_step_seconds" else int(value)
+    return gains
 
 
 async def test_three_times_the_pool_is_parked_and_restored_and_every_token_is_right() -> None:
@@ -129,7 +156,7 @@ async def test_three_times_the_pool_is_parked_and_restored_and_every_token_is_ri
         done = await cluster.until_finished(*range(5))
         for number in range(5):
             tokens, end = done[f"r{number}"]
-            assert tokens == solo_run(prompt(number), number, VOCAB, 100)
+            assert tokens == alone(number, 100)
             assert (end.finish, end.error) == (FinishReason.LENGTH, None)
         parked = {request_id for request_id, notice in cluster.notices if notice is Notice.PARKED}
         assert parked
@@ -185,50 +212,87 @@ async def test_status_has_been_through_the_step_loop() -> None:
         assert [row["group_id"] for row in status["groups"]] == ["group-0"]
 
 
-async def test_refusals_are_values() -> None:
-    desk = AdmissionDesk(AdmissionPolicy())
-    submission = Submission(
-        request_id="a",
-        gateway_id="gateway",
-        prompt_tokens=tuple(range(500)),
-        sampling=SamplingParams(),
-        stop=StopRules(max_tokens=1),
-    )
-    assert isinstance(desk.submit(submission), NoGroup)
+async def test_refusals_are_raised() -> None:
+    too_long = replace(request(0, 1), prompt_tokens=tuple(range(500)))
+    with pytest.raises(NoGroup):
+        AdmissionDesk(AdmissionPolicy()).submit(too_long)
     async with running(group()) as cluster:
-        assert isinstance(cluster.desk.submit(submission), NeverFits)
+        with pytest.raises(NeverFits):
+            cluster.desk.submit(too_long)
         cluster.submit(1, num_tokens=5)
-        again = Submission(
-            request_id="r1",
-            gateway_id="gateway",
-            prompt_tokens=(1,),
-            sampling=SamplingParams(),
-            stop=StopRules(max_tokens=1),
-        )
-        assert isinstance(cluster.desk.submit(again), DuplicateRequest)
+        with pytest.raises(DuplicateRequest):
+            cluster.submit(1, num_tokens=5)
         await cluster.until_finished(1)
 
 
-async def test_an_engine_that_takes_no_commands_is_lost() -> None:
-    desk = AdmissionDesk(AdmissionPolicy())
-    spec = group()
+async def test_a_request_parked_by_an_order_lets_others_run_and_goes_on_token_for_token() -> None:
+    async with running(group()) as cluster:
+        cluster.submit(0, num_tokens=100)
+        await cluster.until_tokens(0, 10)
+        row = await cluster.desk.orders.park("r0", None, HoldTerms(), 20.0)
+        assert (row.state, row.held, row.pages) == ("parked", True, 0)
+        cluster.submit(1, num_tokens=100)
+        await cluster.until_finished(1)
+        assert ("r0", 0) not in cluster.ends
+        row = await cluster.desk.orders.unpark("r0", None, 20.0)
+        assert (row.state, row.parks, row.recomputes) == ("resident", 1, 0)
+        done = await cluster.until_finished(0)
+        assert done["r0"][0] == alone(0, 100)
+        assert cluster.notices == [("r0", Notice.PARKED), ("r0", Notice.RESUMED)]
+        await settle(cluster)
+        kinds = [event.kind for event in cluster.desk.watch.read(0).events if event.request_id == "r0"]
+        assert kinds == ["submitted", "admitted", "held", "parked", "unheld", "restored", "finished"]
 
-    async def send(commands: Sequence[Command]) -> None:
-        raise ConnectionError("the actor died")
 
-    async def probe() -> None: ...
+async def test_a_family_is_parked_by_an_order_as_one_and_each_choice_is_as_its_seed_alone() -> None:
+    async with running(group()) as cluster:
+        cluster.submit(0, num_tokens=40, n=3)
+        await cluster.until_tokens(0, 5)
+        assert (await cluster.desk.orders.park("r0", None, HoldTerms(), 20.0)).seats == 3
+        await cluster.desk.orders.unpark("r0", None, 20.0)
+        await cluster.until_finished(0, choices=3)
+        assert [cluster.tokens["r0", choice] for choice in range(3)] == [alone(0, 40, choice) for choice in range(3)]
+        assert cluster.notices == [("r0", Notice.PARKED), ("r0", Notice.RESUMED)]
+        await settle(cluster)
 
-    async with running(spec) as cluster:
-        desk.register(spec.capacity, EnginePort(cluster.desk.addresses[0], send, probe))
-        first = Submission(
-            request_id="a",
-            gateway_id="gateway",
-            prompt_tokens=(1, 2),
-            sampling=SamplingParams(),
-            stop=StopRules(max_tokens=1),
-        )
-        assert desk.submit(first) is None
-        await desk.flush()
-        assert desk.addresses == []
-        assert isinstance(desk.submit(first), NoGroup)
-        desk.check_integrity()
+
+async def test_without_host_ram_the_parked_are_computed_again_and_every_token_is_right() -> None:
+    async with running(group(arena_pages=0)) as cluster:
+        for number in range(4):
+            cluster.submit(number, num_tokens=100)
+        done = await cluster.until_finished(*range(4))
+        assert {request_id: tokens for request_id, (tokens, _) in done.items()} == {
+            f"r{number}": alone(number, 100) for number in range(4)
+        }
+        assert sum(end.recomputes for _, end in done.values()) == sum(end.parks for _, end in done.values()) > 0
+        await settle(cluster)
+        gains = gained(cluster)
+        assert (gains["parkade_prompt_tokens"], gains["parkade_generated_tokens"]) == (4 * 20, 4 * 100)
+        assert gains["parkade_recomputed_tokens"] > 0
+        assert gains["parkade_copies"] == 0
+
+
+async def test_the_engines_figures_are_its_steps_tokens_and_copies() -> None:
+    async with running(group()) as cluster:
+        cluster.submit(0, num_tokens=30)
+        await cluster.until_tokens(0, 10)
+        await cluster.desk.orders.park("r0", None, HoldTerms(), 20.0)
+        await cluster.desk.orders.unpark("r0", None, 0.0)
+        await cluster.until_finished(0)
+        await settle(cluster)
+        gains = gained(cluster)
+        assert gains.pop("parkade_step_seconds") >= 30
+        assert gains == {"parkade_prompt_tokens": 20, "parkade_generated_tokens": 30, "parkade_copies": 2}
+
+
+async def test_a_queued_request_ended_by_an_order_ends_its_stream_choice_by_choice() -> None:
+    async with running(group(num_pages=10)) as cluster:
+        cluster.submit(0, num_tokens=100)
+        await cluster.until_tokens(0, 1)
+        cluster.submit(1, num_tokens=100, n=8)
+        assert cluster.desk.orders.request("r1", None).state == "queued"
+        cluster.desk.orders.end("r1", None)
+        await cluster.until_finished(1, choices=8)
+        assert {end.finish for (name, _), end in cluster.ends.items() if name == "r1"} == {FinishReason.CANCELLED}
+        await cluster.until_finished(0)
+        await settle(cluster)
