@@ -1,101 +1,184 @@
-"""The arena's memory follows what is in use; parked pages are given back when, and only when, nobody may want them."""
+"""The arena's memory follows what is in use, and what comes out of a slot is what went in, or an error."""
+
+import errno
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 
-from workers.arena import Arena
-from workers.errors import DoesNotFit, RankDisagreement
-from workers.kv_shard import HostKvShard
-from workers.parked_pages import ParkedPages
+from workers.arena import Arena, ArenaError, NoHostMemory, SegmentTaken, WrongChecksum
+from workers.errors import DoesNotFit
+from workers.kv_shard import Bytes, Int64
 
-MIB = 1 << 20
-
-
-def resident_bytes() -> int:
-    return int(psutil.Process().memory_info().rss)
+PAGE = 5000  # not a multiple of the system's page
+SLOT = 8192
 
 
-def test_memory_is_touched_when_written_and_given_back_when_released() -> None:
-    before = resident_bytes()
-    arena = Arena(256, MIB)
-    assert resident_bytes() - before < 8 * MIB
-    arena.host[:128] = 7
-    assert resident_bytes() - before > 120 * MIB
-    arena.release(range(128))
-    assert resident_bytes() - before < 8 * MIB
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+        yield Path(name)
+
+
+def ids(*numbers: int) -> Int64:
+    return np.array(numbers, np.int64)
+
+
+def pages(num_pages: int) -> Bytes:
+    return np.random.default_rng(7).integers(0, 256, (num_pages, PAGE), np.uint8)
+
+
+def taken(arena: Arena) -> int:
+    """Bytes of memory that the segment has beyond its header and table, two pages of the system."""
+    assert arena.path is not None
+    return arena.path.stat().st_blocks * 512 - 2 * 4096
+
+
+def flip_a_bit(arena: Arena, slot: int, byte: int) -> None:
+    """As bad memory would."""
+    assert arena.path is not None
+    data = bytearray(arena.path.read_bytes())
+    at = len(data) - (arena.num_slots - slot) * SLOT + byte
+    with arena.path.open("r+b") as file:
+        file.seek(at)
+        file.write(bytes([data[at] ^ 0x10]))
+
+
+def test_pages_come_back_as_they_went_in_cold_warm_and_read_before(folder: Path) -> None:
+    arena, source = Arena(6, PAGE, folder=folder), pages(9)
+    for page_ids in (ids(8, 0, 3), ids(1, 2, 4), ids(5, 6, 7)):  # cold; written but never read; mapped by reading
+        slots, back = ids(4, 1, 5), np.zeros((9, PAGE), np.uint8)
+        arena.reserve(slots)
+        arena.write(source, page_ids, slots)
+        if page_ids[0] != 8:
+            arena.read(slots, back, ids(2, 0, 1))
+            np.testing.assert_array_equal(back[[2, 0, 1]], source[page_ids])
+            assert not back[3:].any()
     arena.close()
 
 
-def test_release_leaves_the_neighbours_alone() -> None:
-    arena = Arena(6, 5000)  # not a multiple of the system's page
-    assert arena.slot_bytes == 8192
-    for slot in range(6):
-        arena.host[slot] = slot + 1
-    arena.release([1, 2, 4])
-    assert arena.host[:, 0].tolist() == [1, 0, 0, 4, 0, 6]
-    assert arena.host[:, -1].tolist() == [1, 0, 0, 4, 0, 6]
-
-
-def test_an_arena_beyond_the_address_space_is_refused_with_its_size() -> None:
-    with pytest.raises(DoesNotFit, match="an arena of 1099511627776 pages"):
-        Arena(1 << 40, 1 << 20)
-
-
-def test_an_empty_arena_is_legal() -> None:
-    arena = Arena(0, 4096)
-    assert arena.host.shape == (0, 4096)
+def test_memory_is_there_from_reserve_to_trim_and_nowhere_else(folder: Path) -> None:
+    arena = Arena(8, PAGE, folder=folder)
+    assert taken(arena) == 0
+    arena.reserve(ids(1, 2, 6))
+    assert (taken(arena), arena.num_in_use, arena.num_warm) == (3 * SLOT, 3, 0)
+    arena.write(pages(3), ids(0, 1, 2), ids(1, 2, 6))
+    arena.release(ids(1, 6))
+    assert (taken(arena), arena.num_in_use, arena.num_warm) == (3 * SLOT, 1, 2)
+    arena.reserve(ids(6, 7))  # one warm, one new
+    assert (taken(arena), arena.num_in_use, arena.num_warm) == (4 * SLOT, 3, 1)
+    arena.trim()
+    assert (taken(arena), arena.num_in_use, arena.num_warm) == (3 * SLOT, 3, 0)
+    back = np.zeros((1, PAGE), np.uint8)
+    arena.read(ids(2), back, ids(0))
+    np.testing.assert_array_equal(back[0], pages(3)[1])
     arena.close()
 
 
-def test_pages_come_back_as_they_went_into_other_pages() -> None:
-    pool = np.random.default_rng(0).normal(size=(12, 3, 40)).astype(np.float32)
-    before = pool.copy()
-    shard, arena = HostKvShard(pool), Arena(8, 3 * 40 * 4)
-    assert shard.page_bytes == 480
-    shard.copy_out(np.array([3, 9, 0]), arena.host, np.array([7, 2, 5]))
-    shard.copy_in(arena.host, np.array([7, 2, 5]), np.array([10, 11, 4]))
-    np.testing.assert_array_equal(pool[[10, 11, 4]], before[[3, 9, 0]])
-    np.testing.assert_array_equal(pool[:4], before[:4])
+def test_close_gives_everything_back_though_somebody_has_it_open(folder: Path) -> None:
+    arena = Arena(4, PAGE, folder=folder)
+    arena.reserve(ids(0, 3))
+    assert arena.path is not None
+    with arena.path.open("rb") as still_open:
+        arena.close()
+        assert os.fstat(still_open.fileno()).st_blocks == 0
+    assert list(folder.iterdir()) == []
+    arena.close()
 
 
-def parked(seq_id: int, slots: list[int], step: int = 1) -> tuple[Arena, ParkedPages]:
-    arena = Arena(8, 16)
-    arena.host[:] = 1
-    pages = ParkedPages(arena)
-    pages.hold(seq_id, slots, step)
-    return arena, pages
+def test_the_segment_has_its_name_and_is_nobody_elses_to_read(folder: Path) -> None:
+    named = Arena(2, PAGE, "parkade-arena-a1b2-group-0-1", folder=folder)
+    bare, made_up = Arena(2, PAGE, "x", folder=folder), Arena(2, PAGE, folder=folder)
+    paths = [arena.path for arena in (named, bare, made_up) if arena.path]
+    assert [path.name for path in paths[:2]] == ["parkade-arena-a1b2-group-0-1", "parkade-arena-x"]
+    assert paths[2].name.startswith("parkade-arena-")
+    assert {stat.S_IMODE(path.stat().st_mode) for path in paths} == {0o600}
+    with pytest.raises(SegmentTaken, match="parkade-arena-x belongs to another living rank"):
+        Arena(2, PAGE, "x", folder=folder)
+    with pytest.raises(ArenaError, match="a name holds no slash"):
+        Arena(2, PAGE, "../x", folder=folder)
+    for arena in (named, bare, made_up):
+        arena.close()
 
 
-def test_slots_survive_a_restore_until_the_sequence_computes_in_a_later_step() -> None:
-    """Another rank may have failed the same restore; it can be ordered again."""
-    arena, pages = parked(5, [0, 1])
-    pages.restored(5, 3)
-    pages.check(5, [0, 1])
-    pages.computes(5, 3)
-    assert (pages.num_held, arena.host[:, 0].tolist()) == (2, [1] * 8)
-    pages.computes(5, 4)
-    assert (pages.num_held, arena.host[:, 0].tolist()) == (0, [0, 0, 1, 1, 1, 1, 1, 1])
+def test_an_arena_beyond_the_address_space_is_refused_with_its_size_and_leaves_no_file(folder: Path) -> None:
+    with pytest.raises(DoesNotFit, match=r"an arena of 1099511627776 pages, \d+ bytes, cannot be made"):
+        Arena(1 << 40, 1 << 20, folder=folder)
+    assert list(folder.iterdir()) == []
 
 
-def test_a_park_undone_elsewhere_is_given_back_when_the_sequence_runs_on() -> None:
-    arena, pages = parked(5, [3])
-    pages.computes(5, 2)
-    assert arena.host[3, 0] == 0
+def test_an_arena_without_slots_makes_no_file(folder: Path) -> None:
+    arena = Arena(0, PAGE, folder=folder)
+    arena.release(ids())
+    arena.trim()
+    assert (arena.path, arena.num_warm, list(folder.iterdir())) == (None, 0, [])
+    with pytest.raises(NoHostMemory, match="has no slots"):
+        arena.reserve(ids(0))
+    arena.close()
 
 
-def test_a_slot_given_to_another_sequence_is_not_taken_from_it() -> None:
-    arena, pages = parked(5, [0, 1])
-    pages.restored(5, 3)
-    pages.hold(6, [1], 4)
-    pages.computes(5, 4)
-    assert arena.host[:3, 0].tolist() == [0, 1, 1]
-    pages.check(6, [1])
-    pages.release(6)
-    assert (pages.num_held, arena.host[1, 0]) == (0, 0)
+def test_when_the_system_has_no_memory_nothing_is_taken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arena, allocate = Arena(8, PAGE, folder=folder), os.posix_fallocate
+    arena.reserve(ids(3))
+    room = [2]
+
+    def allocate_two_runs(fd: int, offset: int, num_bytes: int) -> None:
+        room[0] -= 1
+        if room[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        allocate(fd, offset, num_bytes)
+
+    monkeypatch.setattr(os, "posix_fallocate", allocate_two_runs)
+    with pytest.raises(NoHostMemory, match=r"no memory for 3 slots of 8192 bytes in .*: No space left on device"):
+        arena.reserve(ids(0, 2, 6))
+    assert (taken(arena), arena.num_in_use, arena.num_warm) == (SLOT, 1, 0)
+    arena.close()
 
 
-def test_a_restore_from_slots_of_another_is_refused() -> None:
-    _, pages = parked(5, [0, 1])
-    with pytest.raises(RankDisagreement, match=r"restore of 6 reads arena slots \[1\]"):
-        pages.check(6, [1])
+def test_memory_kept_warm_is_given_up_when_the_system_has_no_other(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arena, allocate = Arena(4, PAGE, folder=folder), os.posix_fallocate
+    arena.reserve(ids(0, 1))
+    arena.release(ids(0, 1))
+
+    def allocate_up_to_two_slots(fd: int, offset: int, num_bytes: int) -> None:
+        if taken(arena) + num_bytes > 2 * SLOT:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        allocate(fd, offset, num_bytes)
+
+    monkeypatch.setattr(os, "posix_fallocate", allocate_up_to_two_slots)
+    arena.reserve(ids(2, 3))
+    assert (taken(arena), arena.num_in_use, arena.num_warm) == (2 * SLOT, 2, 0)
+    arena.close()
+
+
+def test_a_flipped_bit_is_found_and_its_page_is_left_as_zeros(folder: Path) -> None:
+    arena, source, back = Arena(4, PAGE, folder=folder), pages(3), np.ones((3, PAGE), np.uint8)
+    slots = ids(2, 0, 1)
+    arena.reserve(slots)
+    arena.write(source, ids(0, 1, 2), slots)
+    flip_a_bit(arena, slot=0, byte=4999)
+    with pytest.raises(WrongChecksum, match=r"arena slot 0 has checksum 0x.* where 0x.* was written") as caught:
+        arena.read(slots, back, ids(0, 1, 2))
+    assert caught.value.index == 1
+    np.testing.assert_array_equal(back[[0, 2]], source[[0, 2]])
+    assert not back[1].any()
+    arena.close()
+
+
+def test_a_freed_slot_holds_no_page(folder: Path) -> None:
+    arena, back = Arena(4, PAGE, folder=folder), np.ones((1, PAGE), np.uint8)
+    arena.reserve(ids(2))
+    arena.write(pages(1), ids(0), ids(2))
+    arena.release(ids(2))
+    with pytest.raises(WrongChecksum, match="arena slot 2 holds no page"):
+        arena.read(ids(2), back, ids(0))
+    arena.reserve(ids(2))
+    with pytest.raises(WrongChecksum, match="arena slot 2 has checksum"):
+        arena.read(ids(2), back, ids(0))
+    arena.close()

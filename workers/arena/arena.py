@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workers.arena.budget import NO_BUDGET, PATIENCE_S, BudgetSpec, NodeBudget
-from workers.arena.errors import NoHostMemory, WrongChecksum
+from workers.arena.errors import ArenaError, NoHostMemory, WrongChecksum
 from workers.arena.segment import SEGMENT_PREFIX, Segment
 from workers.arena.shared_file import SHM_FOLDER
 from workers.kernels.copy import checksum_pages, copy_pages, map_pages
@@ -43,15 +43,18 @@ class Arena:
         self.page_bytes = page_bytes
         self._segment: Segment | None = None
         self._budget: NodeBudget | None = None
+        if num_slots:
+            name = name or secrets.token_hex(8)
+            if "/" in name:
+                raise ArenaError(f"an arena cannot be named {name!r}: a name holds no slash")
+            path = folder / (SEGMENT_PREFIX + name.removeprefix(SEGMENT_PREFIX))
+            self._segment = Segment(path, num_slots, page_bytes)
+            self._budget = self._join(budget, self._segment) if budget.num_bytes else None
+        # Of memory a slot has: it may be in use or warm, written before, and mapped since it was written.
         self._has_memory: Flags = np.zeros(num_slots, np.bool_)
         self._in_use: Flags = np.zeros(num_slots, np.bool_)
         self._written: Flags = np.zeros(num_slots, np.bool_)
         self._mapped: Flags = np.zeros(num_slots, np.bool_)
-        if num_slots:
-            name = name or secrets.token_hex(8)
-            path = folder / (name if name.startswith(SEGMENT_PREFIX) else SEGMENT_PREFIX + name)
-            self._segment = Segment(path, num_slots, page_bytes)
-            self._budget = self._join(budget, self._segment) if budget.num_bytes else None
 
     @property
     def path(self) -> Path | None:

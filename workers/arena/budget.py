@@ -27,7 +27,8 @@ _POLL_S = 0.01
 _ASKED_NS = 100_000_000  # how long a question stands; it is repeated until it is answered
 _MAGIC = b"PKBUDGT1"
 _HEADER = struct.Struct("<8sQQ")
-_ENTRY = struct.Struct("<112sQQ")
+_MAX_NAME = 112
+_ENTRY = struct.Struct(f"<{_MAX_NAME}sQQ")
 _FIRST_ENTRY, _MAX_ENTRIES = 64, 256
 _WANTED_OFFSET = 16
 _NUM_BYTES = _FIRST_ENTRY + _MAX_ENTRIES * _ENTRY.size
@@ -56,11 +57,13 @@ class NodeBudget:
 
     def __init__(self, spec: BudgetSpec, segment: Path) -> None:
         """Open an account for the arena in this segment, which must be locked by now. Raises `ArenaError`."""
-        if not spec.name:
-            raise ArenaError(f"a budget of {spec.num_bytes} bytes needs a name that the arenas of this node share")
+        if not spec.name or "/" in spec.name:
+            raise ArenaError(f"a budget cannot be named {spec.name!r}; it needs a name that this node's arenas share")
+        if len(segment.name.encode()) > _MAX_NAME:
+            raise ArenaError(f"the segment's name {segment.name!r} is longer than {_MAX_NAME} bytes")
         self._num_bytes = spec.num_bytes
         self._folder, self._owner = segment.parent, segment.name
-        self._path = segment.parent / f"{BUDGET_PREFIX}{spec.name}"
+        self._path = segment.parent / (BUDGET_PREFIX + spec.name.removeprefix(BUDGET_PREFIX))
         self._in_use = self._warm = 0
         self._fd = _open_locked(self._path)
         try:
@@ -103,6 +106,7 @@ class NodeBudget:
             return
         with locked(self._fd):
             self._write(self._index, _Entry("", 0, 0))
+            self._drop_dead()
             if not any(entry.owner for entry in self._entries()) and is_at(self._fd, self._path):
                 self._path.unlink()
         os.close(self._fd)

@@ -47,8 +47,8 @@ class Segment:
             raise SegmentTaken(f"{path} belongs to another living rank; give this one another name") from None
         try:
             os.ftruncate(self.fd, num_bytes)
-            os.posix_fallocate(self.fd, 0, self._first_slot)
             memory = mmap.mmap(self.fd, num_bytes)
+            os.posix_fallocate(self.fd, 0, self._first_slot)
         except (OSError, OverflowError, ValueError) as error:
             self.close()
             size = f"an arena of {num_slots} pages, {num_bytes} bytes,"
