@@ -3,7 +3,6 @@
 import errno
 import os
 import queue
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -201,43 +200,6 @@ def test_what_one_group_frees_is_there_for_another(folder: Path) -> None:
     assert (first.taken(), second.taken()) == (0, 12 * PAGE)
     first.close()
     second.close()
-
-
-def test_python_runs_on_while_pages_are_copied() -> None:
-    """Threads give up the GIL only where they wait or leave it: without leaving it, no copy would be seen under way."""
-    pool = np.ones((2, 8 << 20), np.uint8)
-    arena, told = Arena(1, 8 << 20), threading.Event()
-    started, ended = threading.Event(), [True]
-
-    class Shard(HostKvShard):
-        def pages_out(self, page_ids: Int64, after: Mark) -> Iterator[PageRows]:
-            ended[0] = False
-            started.set()
-            yield from super().pages_out(page_ids, after)
-
-    def on_done(_done: CopyDone) -> None:
-        ended[0] = True
-        told.set()
-
-    copier, interval = Copier(Shard(pool), arena, on_done), sys.getswitchinterval()
-    sys.setswitchinterval(1e6)
-    try:
-        seen_under_way = False
-        for copy_id in range(200):
-            started.clear()
-            told.clear()
-            copier.copy_out(copy_id, ids(copy_id % 2), ids(0))
-            assert started.wait(WAIT_S)
-            # The first copy goes through the file and allocates; from then on there is but the kernel.
-            seen_under_way = copy_id > 0 and not ended[0]
-            assert told.wait(WAIT_S)
-            if seen_under_way:
-                break
-    finally:
-        sys.setswitchinterval(interval)
-    copier.close()
-    arena.close()
-    assert seen_under_way
 
 
 def test_the_copy_thread_gives_way_to_those_that_compute(folder: Path) -> None:

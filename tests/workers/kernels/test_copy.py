@@ -1,5 +1,7 @@
 """Pages from one array to another, and the checksum of what was copied."""
 
+import sys
+import threading
 import zlib
 from typing import Any
 
@@ -99,3 +101,34 @@ def test_what_cannot_be_meant_is_refused() -> None:
         copy_pages(src, ids(0), np.ones((3, 16), np.uint8)[:, ::2], ids(0))
     with pytest.raises(KernelInputError, match="dst_ids has dtype int32"):
         copy_pages(src, ids(0), np.ones((3, 8), np.uint8), np.array([0], np.int32))  # type: ignore[arg-type]
+
+
+def test_python_runs_on_while_pages_are_copied() -> None:
+    """Threads give up the GIL only where they wait or leave it: a kernel that kept it would never be seen at work."""
+    pool, arena = np.ones((1, 16 << 20), np.uint8), np.ones((1, 16 << 20), np.uint8)
+    started, told, ended = threading.Event(), threading.Event(), [True]
+
+    def copy_once() -> None:
+        ended[0] = False
+        started.set()
+        copy_pages(pool, ids(0), arena, ids(0))
+        ended[0] = True
+        told.set()
+
+    seen_at_work, interval = False, sys.getswitchinterval()
+    sys.setswitchinterval(1000.0)
+    try:
+        for _ in range(100):
+            started.clear()
+            told.clear()
+            thread = threading.Thread(target=copy_once)
+            thread.start()
+            assert started.wait(60)
+            seen_at_work = not ended[0]
+            assert told.wait(60)
+            thread.join()
+            if seen_at_work:
+                break
+    finally:
+        sys.setswitchinterval(interval)
+    assert seen_at_work
