@@ -1,0 +1,135 @@
+"""A naive observer of one admission core: lists and sums, kept beside it and compared with it after every event.
+
+It knows who should live, who is held until when, how often each parked request was passed, and when each was parked
+last; and it judges every order against the rows as they stand. It knows nothing of how admission decides.
+"""
+
+from dataclasses import dataclass, field
+
+from scheduler.admission import Addressed, AdmissionCore, AdmissionPolicy, HoldEnd, HoldTerms, RequestRow
+from scheduler.messages import Admit, EngineEvent, Finished, Park, Parked, ParkFailed, ParkReason, Restore, Restored
+
+POLICY = AdmissionPolicy()
+
+
+@dataclass
+class Watcher:
+    core: AdmissionCore
+    alive: set[str] = field(default_factory=set)
+    held: dict[str, tuple[float | None, HoldEnd]] = field(default_factory=dict)
+    passed: dict[str, int] = field(default_factory=dict)
+    parked_at_token: dict[str, int] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
+
+    # ---- what was asked
+
+    def takes(self, request_id: str) -> None:
+        self.alive.add(request_id)
+
+    def cancels(self, request_id: str) -> None:
+        """One that no engine knows is gone at once."""
+        if self.core.row(request_id, 0.0) is None:
+            self.gone(request_id)
+
+    def holds(self, request_id: str, terms: HoldTerms, now: float) -> None:
+        self.held[request_id] = (None if terms.deadline_s is None else now + terms.deadline_s, terms.then)
+        self.passed.pop(request_id, None)
+
+    def time_is(self, now: float, cancelling: set[str]) -> None:
+        """Before the tick: holds whose time is up are over, unless their request is ending anyhow."""
+        for request_id, (ends_at, then) in list(self.held.items()):
+            if ends_at is not None and ends_at <= now and request_id not in cancelling:
+                if then is HoldEnd.UNPARK:
+                    del self.held[request_id]
+                elif self.core.row(request_id, 0.0) is None:
+                    self.gone(request_id)
+
+    def gone(self, request_id: str) -> None:
+        self.alive.discard(request_id)
+        for book in (self.held, self.passed, self.parked_at_token):
+            book.pop(request_id, None)
+
+    def world_changed(self) -> None:
+        """Somebody outside has asked for something: what may not repeat by itself may be asked for again."""
+        self.parked_at_token.clear()
+
+    # ---- what was heard and ordered
+
+    def hears(self, event: EngineEvent, generated: int) -> None:
+        match event:
+            case Finished():
+                self.gone(event.request_id)
+            case ParkFailed():
+                self.held.pop(event.request_id, None)
+            case Restored():
+                self.passed.pop(event.request_id, None)
+            case Parked() if event.reason is ParkReason.PRESSURE:
+                before = self.parked_at_token.get(event.request_id, -1)
+                assert generated > before, f"{event.request_id} was parked twice and nobody got a token between"
+                self.parked_at_token[event.request_id] = generated
+            case _:
+                pass
+
+    def judges(self, orders: list[Addressed], now: float) -> None:
+        rows = {row.request_id: row for row in self.core.status(now).requests}
+        for order in orders:
+            command = order.command
+            if isinstance(command, Admit):
+                self._parked_came_first(rows, rows[command.submission.request_id])
+            elif isinstance(command, Restore):
+                self._count_passes(rows, rows[command.request_id])
+            elif isinstance(command, Park):
+                self._has_a_reason(rows, rows[command.request_id], command.reason)
+
+    def _in_line(self, rows: dict[str, RequestRow], group_id: str | None) -> list[RequestRow]:
+        """The parked of a group that may come back."""
+        return [
+            row
+            for row in rows.values()
+            if row.state == "parked" and row.group_id == group_id and not (row.held or row.cancelling)
+        ]
+
+    def _parked_came_first(self, rows: dict[str, RequestRow], fresh: RequestRow) -> None:
+        if fresh.state != "resident" or fresh.parks:
+            return  # it has been told to leave in the same breath
+        for row in self._in_line(rows, fresh.group_id):
+            assert tier(row) < tier(fresh), f"{fresh.request_id} entered before {row.request_id} came back"
+
+    def _count_passes(self, rows: dict[str, RequestRow], back: RequestRow) -> None:
+        for row in self._in_line(rows, back.group_id):
+            if tier(row) > tier(back):
+                self.passed[row.request_id] = self.passed.get(row.request_id, 0) + 1
+                assert self.passed[row.request_id] <= POLICY.max_passes, f"{row.request_id} is passed for ever"
+
+    def _has_a_reason(self, rows: dict[str, RequestRow], victim: RequestRow, reason: ParkReason) -> None:
+        match reason:
+            case ParkReason.EXPLICIT:
+                assert victim.request_id in self.held
+            case ParkReason.SEAT:
+                waiting = [row for row in rows.values() if row.state in ("queued", "parked", "resident", "restoring")]
+                assert any(row.priority > victim.priority and not row.held for row in waiting), "equals displaced"
+            case ParkReason.PRESSURE:
+                mates = [row for row in rows.values() if row.group_id == victim.group_id and row.state == "resident"]
+                assert any(not row.cancelling for row in mates), "pressure left nobody runnable"
+
+    # ---- what must hold
+
+    def agrees(self, now: float) -> None:
+        self.core.check_integrity()
+        rows = self.core.status(now).requests
+        assert {row.request_id for row in rows} == self.alive
+        assert {row.request_id for row in rows if row.held} == set(self.held)
+        assert sorted(row.slot for row in rows) == sorted({row.slot for row in rows})
+        for row in rows:
+            assert row.passes <= POLICY.max_passes
+            assert 0.0 <= row.waited_s <= row.age_s + 1e-6
+            if row.held:
+                ends_at = self.held[row.request_id][0]
+                assert row.hold_left_s == (None if ends_at is None else max(0.0, ends_at - now))
+        deadlines = [ends_at for ends_at, _ in self.held.values() if ends_at is not None]
+        assert self.core.next_deadline in (None, min(deadlines, default=None))
+
+
+def tier(row: RequestRow) -> int:
+    """The tier at which it waits: its own, lifted by age."""
+    return row.effective_priority + POLICY.ageing(row.waited_s)
