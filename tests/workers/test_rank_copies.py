@@ -11,6 +11,7 @@ from scheduler.plan import Chunk, CopyIn, CopyOut, CopyOutcome, NewSequence, Pag
 from scheduler.sampling import SamplingParams
 from tests.tiny_models import write_tiny_model
 from tests.workers.rank_group import GREEDY, RankGroup, make_spec, running
+from workers.copier import CopyDone
 from workers.errors import RankDisagreement
 
 PROMPT = [17, 33, 201, 5, 90, 90, 14, 7, 61, 250, 44, 8, 19, 77, 120, 3, 9, 31, 28, 65]
@@ -144,7 +145,12 @@ def test_a_page_may_be_used_as_soon_as_its_copy_is_told(one: RankGroup) -> None:
     rank = one.ranks[0]
     in_flight: list[int] = []
     end_copy = rank._on_copy
-    rank._on_copy = lambda done: (in_flight.append(rank.num_copies), end_copy(done))[0]
+
+    def note(done: CopyDone) -> None:
+        in_flight.append(rank.num_copies)
+        end_copy(done)
+
+    rank._on_copy = note
     one.execute(new=(one.start(1, PROMPT),))
     for copy_id in range(1, 9):
         out = CopyOut(copy_id=copy_id, page_ids=(0, 1), arena_ids=(0, 1))

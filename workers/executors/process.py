@@ -109,13 +109,19 @@ class ProcessExecutor:
 def _end_all(processes: Sequence[BaseProcess], shm_path: str) -> None:
     # Sentinels, not exit codes: whoever else waits for children of this process may have taken those.
     deadline = time.monotonic() + _STOP_GRACE_S
+    orderly = True
     for process in processes:
         if not wait([process.sentinel], max(0.0, deadline - time.monotonic())):
             log.warning("killing %s (pid %s), which did not end by itself", process.name, process.pid)
             process.kill()
             wait([process.sentinel])
         process.join(_REAP_S)
+        orderly = orderly and process.exitcode == 0
         with suppress(ValueError):  # reaped by another: multiprocessing believes that it runs
             process.close()
     if shm_path:  # there only when rank 0 was killed before all had mapped it
         Path(shm_path).unlink(missing_ok=True)
+    if not orderly:  # a rank that was killed could not remove its arena
+        from workers.arena import sweep_dead_segments  # noqa: PLC0415  # numba: seconds, and the engine has no use for it
+
+        sweep_dead_segments()

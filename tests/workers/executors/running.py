@@ -1,6 +1,7 @@
 """Plans through an executor, stage after stage, with the ends of their copies awaited in between."""
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ def spec_of(model_dir: Path, world_size: int, kind: str = "shm", backend: str = 
         max_step_tokens=64,
         max_running=4,
         backend=backend,
+        arena_prefix=f"test-{secrets.token_hex(6)}",
     )
 
 
@@ -71,6 +73,8 @@ def ranks_alive() -> set[psutil.Process]:
     return {child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())}
 
 
-def shared_memory() -> set[str]:
-    """Names of what this project has under /dev/shm."""
-    return {path.name for path in Path("/dev/shm").glob("parkade-*")}
+def shared_memory(spec: RankSpec) -> set[str]:
+    """Names of what this group has under /dev/shm."""
+    collective = Path(spec.collective.shm_path).name  # "" where it has no file
+    names = {path.name for path in Path("/dev/shm").iterdir()}
+    return {name for name in names if spec.arena_prefix in name or name == collective}

@@ -16,8 +16,9 @@ from scheduler.plan import CopyOutcome, CopyResult, StepResult
 from tests.tiny_models import TinyModel, write_tiny_model
 from tests.workers.collective.groups import RankProcess
 from tests.workers.executors.plans import plans, stages
-from tests.workers.executors.running import ranks_alive, run_stages, running, spec_of
+from tests.workers.executors.running import ranks_alive, run_stages, running, shared_memory, spec_of
 from tests.workers.executors.targets import start_and_hang
+from workers.arena import sweep_dead_segments
 from workers.collective.single import SingleCollective
 from workers.executors import LocalExecutor, ProcessExecutor, new_collective_spec, specs_of_group
 from workers.rank import Rank
@@ -36,10 +37,6 @@ async def alone(model_dir: Path, backend: str) -> tuple[list[StepResult], list[C
     await executor.stop()
     await executor.stop()
     return told
-
-
-def in_shared_memory(path: str) -> bool:
-    return Path(path).exists()
 
 
 def timeless(results: Iterable[StepResult]) -> list[StepResult]:
@@ -82,7 +79,7 @@ async def test_a_killed_rank_fails_the_group_and_the_other_ends_too(model_dir: P
                 await executor.submit(plan)
         ended = await asyncio.to_thread(wait, [survivor.sentinel], 20)
         assert ended == [survivor.sentinel]
-    assert not in_shared_memory(spec.collective.shm_path)
+    assert shared_memory(spec) == set()
 
 
 async def test_a_rank_that_cannot_load_fails_the_start_with_its_reason_and_leaves_nothing(tmp_path: Path) -> None:
@@ -95,7 +92,6 @@ async def test_a_rank_that_cannot_load_fails_the_start_with_its_reason_and_leave
 
 def test_ranks_die_with_a_killed_parent(model_dir: Path) -> None:
     spec = spec_of(model_dir, 2)
-    before = set(Path("/dev/shm").iterdir())
     # Not a daemon: daemons may not have children.
     parent = RankProcess(start_and_hang, 0, spec, daemon=False)
     try:
@@ -103,7 +99,8 @@ def test_ranks_die_with_a_killed_parent(model_dir: Path) -> None:
         parent.kill()
         _, alive = psutil.wait_procs(ranks, timeout=10)
         assert alive == []
-        assert set(Path("/dev/shm").iterdir()) <= before
+        sweep_dead_segments()  # as the next rank on this node does
+        assert shared_memory(spec) == set()
     finally:
         parent.end()
 
