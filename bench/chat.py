@@ -1,4 +1,4 @@
-"""One streamed chat, watched: what it says, how often it was parked and resumed, and how it ended."""
+"""One streamed chat or completion, watched: what it says, how often it was parked and resumed, and how it ended."""
 
 import json
 import time
@@ -24,17 +24,33 @@ class ChatState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat:
-    """What is asked. Greedy, and never ended by an end token: its length is known beforehand."""
+    """What is asked. Greedy, and never ended by an end token: its length is known beforehand.
+
+    With `prompt`, token ids, it is no chat but a completion of exactly these. `request_id` is given to the server as
+    the id by which the request can be steered; empty: the server chooses one.
+    """
 
     name: str
-    question: str
+    question: str = ""
+    prompt: tuple[int, ...] = ()
     max_tokens: int
     priority: int = 0
+    request_id: str = ""
+
+    @property
+    def path(self) -> str:
+        return "/v1/completions" if self.prompt else "/v1/chat/completions"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"X-Request-Id": self.request_id} if self.request_id else {}
 
     def body(self, model: str) -> dict[str, object]:
-        return {
+        asked: dict[str, object] = (
+            {"prompt": list(self.prompt)} if self.prompt else {"messages": [{"role": "user", "content": self.question}]}
+        )
+        return asked | {
             "model": model,
-            "messages": [{"role": "user", "content": self.question}],
             "max_tokens": self.max_tokens,
             "temperature": 0,
             "ignore_eos": True,
@@ -46,17 +62,19 @@ class Chat:
 
 @dataclass(slots=True, kw_only=True)
 class ChatRun:
-    """What has come so far. Times are seconds of the given clock; `parks` is from the usage block, `parks_seen` from
-    the comments in the stream."""
+    """What has come so far. Times are seconds of the given clock; `parks` and `recomputes` are from the usage block,
+    `parks_seen` from the comments in the stream. `request_id` is the one that the server answers with."""
 
     chat: Chat
     state: ChatState = ChatState.WAITING
     status: int | None = None
+    request_id: str = ""
     text: str = ""
     num_events: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     parks: int = 0
+    recomputes: int = 0
     parks_seen: int = 0
     resumes_seen: int = 0
     finish_reason: str | None = None
@@ -83,8 +101,9 @@ class ChatRun:
         if "error" in data:
             self.error = str(data["error"].get("message"))
             return
+        self.request_id = data.get("id") or self.request_id
         for choice in data.get("choices", ()):
-            if content := choice.get("delta", {}).get("content"):
+            if content := choice.get("text") or choice.get("delta", {}).get("content"):
                 self.text += content
                 self.num_events += 1
                 self.state = ChatState.STREAMING
@@ -93,6 +112,7 @@ class ChatRun:
             self.prompt_tokens = usage["prompt_tokens"]
             self.completion_tokens = usage["completion_tokens"]
             self.parks = usage.get("parks", 0)
+            self.recomputes = usage.get("recomputes", 0)
 
     def end(self, now: float) -> None:
         self.ended = now
@@ -116,7 +136,7 @@ async def run_chat(
     parser = SseParser()
     try:
         async with client.stream(
-            "POST", f"{url}/v1/chat/completions", json=chat.body(model), timeout=TIMEOUT_S
+            "POST", url + chat.path, json=chat.body(model), headers=chat.headers, timeout=TIMEOUT_S
         ) as answer:
             run.status = answer.status_code
             if answer.status_code != 200:

@@ -1,6 +1,7 @@
-"""`parkade bench`: engine, overhead, parking. Each prints a table, writes JSON, and holds its bars with --check.
+"""`parkade bench`: each command prints a table, writes JSON, and holds its bars with --check.
 
-What measures is imported by the command that runs it: `parkade --help` must not wait for compilers.
+Here what concerns speed; what parking promises is shown by `proof_commands`. What measures is imported by the command
+that runs it: `parkade --help` must not wait for compilers.
 """
 
 import re
@@ -10,11 +11,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import options
+from bench import options, proof_commands
 from bench.failing import one_line_errors
+from bench.options import model_folder
 from bench.rounds import Work
-from deploy.config import read_environment
-from deploy.models import resolve_model
 
 app = typer.Typer(
     help="Measure, in interleaved rounds. Run it on an otherwise idle machine.",
@@ -102,11 +102,8 @@ def parking_command(
         raise typer.Exit(run_parking_bench(model, rounds=rounds, json_file=json_file, check=check, console=Console()))
 
 
+proof_commands.add_to(app)
+
+
 def work_of(streams: str, tokens: int, rounds: int) -> Work:
     return Work(num_streams=options.parse_streams(streams), max_tokens=tokens, rounds=rounds)
-
-
-def model_folder(model: str) -> Path:
-    """The folder `parkade serve` would serve; fetched first when it is a known name."""
-    environment = read_environment()
-    return resolve_model(model, cache_dir=environment.cache_dir, pip_environment=dict(environment.variables))

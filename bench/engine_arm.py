@@ -28,15 +28,21 @@ MAX_STEP_TOKENS = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineShape:
-    """`pool_tokens` must hold all streams at once: here nothing is parked."""
+    """An arm's `pool_tokens` must hold all its streams at once: nothing is parked there. `arena_tokens` of host RAM."""
 
     world_size: int
     num_threads: int
     pool_tokens: int
+    arena_tokens: int = 0
+    park: bool = True
 
     @property
     def num_pages(self) -> int:
         return -(-self.pool_tokens // PAGE_SIZE)
+
+    @property
+    def arena_pages(self) -> int:
+        return -(-self.arena_tokens // PAGE_SIZE)
 
 
 @dataclass(slots=True)
@@ -97,8 +103,8 @@ class EngineArm:
         )
 
 
-def rank_specs(model_dir: Path, shape: EngineShape) -> tuple[RankSpec, ...]:
-    """The same settings as `parkade serve` has by default, without an arena."""
+def rank_specs(model_dir: Path, shape: EngineShape, max_model_len: int = 8192) -> tuple[RankSpec, ...]:
+    """The same settings as `parkade serve` has by default."""
     return specs_of_group(
         RankSpec(
             model_dir=str(model_dir),
@@ -106,8 +112,9 @@ def rank_specs(model_dir: Path, shape: EngineShape) -> tuple[RankSpec, ...]:
             world_size=shape.world_size,
             collective=new_collective_spec("single" if shape.world_size == 1 else "shm"),
             num_pages=shape.num_pages,
-            arena_pages=0,
+            arena_pages=shape.arena_pages,
             page_size=PAGE_SIZE,
+            max_model_len=max_model_len,
             max_step_tokens=MAX_STEP_TOKENS,
             max_running=MAX_RUNNING,
             num_threads=shape.num_threads,
@@ -119,7 +126,8 @@ def engine_config(group_id: str, shape: EngineShape, max_model_len: int) -> Engi
     return EngineConfig(
         group_id=group_id,
         num_pages=shape.num_pages,
-        arena_pages=0,
+        arena_pages=shape.arena_pages,
+        park=shape.park,
         page_size=PAGE_SIZE,
         max_running=MAX_RUNNING,
         max_step_tokens=MAX_STEP_TOKENS,

@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from bench.prompts import Prompt
 from bench.spread import Spread, paired_ratio, spread
 from bench.streams import StreamRecord, decode_rate, prefill_rate, total_rate
+
+T = TypeVar("T")
 
 
 class Arm(Protocol):
@@ -55,7 +57,7 @@ class Samples:
         return paired_ratio(self.prefill[above], self.prefill[below])
 
 
-def turned(arms: Sequence[Arm], turn: int) -> list[Arm]:
+def turned(arms: Sequence[T], turn: int) -> list[T]:
     """The same arms, another one first: what comes first in a round has no standing advantage."""
     cut = turn % len(arms)
     return [*arms[cut:], *arms[:cut]]

@@ -1,0 +1,100 @@
+"""What a server shows of itself from outside: its books, its shared memory, its processes. Linux only."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from bench.processes import PROC, descendants, processes, resident_mib
+
+SHM = Path("/dev/shm")
+ARENA_PREFIX = "parkade-arena-"
+BLOCK_BYTES = 512
+TIMEOUT_S = 60.0
+# A sample of ours on Ray's metrics page.
+_METRIC = re.compile(r"^ray_(parkade_[a-z_]+)(?:\{([^}]*)\})? ([0-9.eE+-]+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauges:
+    """`books`: problems of /health and /v1/requests in words, none at rest. `arena_bytes` have memory in /dev/shm."""
+
+    books: tuple[str, ...]
+    arena_bytes: int
+    num_arenas: int
+    num_fds: int
+    num_threads: int
+    resident_mib: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+def book_problems(health: Mapping[str, Any], living: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """What is not as in a server that nobody uses."""
+    problems = [f"request {row['id']} is {row['state']}" for row in living]
+    problems += [f"request {row['request_id']} is {row['state']}" for row in health.get("requests", ())]
+    for name in ("queued_requests", "queued_tokens"):
+        if health.get(name):
+            problems.append(f"{name} is {health[name]}")
+    for group in health.get("groups", ()):
+        for free, total in (("pages_free", "pages_total"), ("arena_free", "arena_total"), ("seats_free", "seats")):
+            if group[free] != group[total]:
+                problems.append(f"{group['group_id']}: {free} is {group[free]} of {group[total]}")
+        for name in ("parked", "shortfall"):
+            if group[name]:
+                problems.append(f"{group['group_id']}: {name} is {group[name]}")
+        if group["commands_given"] != group["commands_done"]:
+            problems.append(f"{group['group_id']}: {group['commands_done']} of {group['commands_given']} commands done")
+    return tuple(problems)
+
+
+async def read_gauges(client: httpx.AsyncClient, url: str, pid: int, *, metrics: bool = False) -> Gauges:
+    """Raises `httpx.HTTPError`. `pid` is the server's first process."""
+    health = (await client.get(f"{url}/health", timeout=TIMEOUT_S)).raise_for_status().json()
+    living = (await client.get(f"{url}/v1/requests", timeout=TIMEOUT_S)).raise_for_status().json()["data"]
+    page = (await client.get(f"{url}/metrics", timeout=TIMEOUT_S)) if metrics else None
+    pids = [pid, *(process.pid for process in descendants(pid, processes()))]
+    arenas = arena_files()
+    return Gauges(
+        books=book_problems(health, living),
+        arena_bytes=sum(path.stat().st_blocks * BLOCK_BYTES for path in arenas),
+        num_arenas=len(arenas),
+        num_fds=sum(count_fds(each) for each in pids),
+        num_threads=sum(count_threads(each) for each in pids),
+        resident_mib=sum(resident(each) for each in pids),
+        metrics={} if page is None or page.status_code != 200 else read_metrics(page.text),
+    )
+
+
+def read_metrics(page: str) -> dict[str, float]:
+    """Samples by name and labels. Labels that Ray adds to tell processes apart are left in: names stay unique."""
+    return {f"{name}{{{labels}}}": float(value) for name, labels, value in _METRIC.findall(page)}
+
+
+def arena_files(folder: Path = SHM) -> list[Path]:
+    return sorted(folder.glob(f"{ARENA_PREFIX}*"))
+
+
+def count_fds(pid: int, proc: Path = PROC) -> int:
+    """0 for a process that is gone."""
+    try:
+        return sum(1 for _ in (proc / str(pid) / "fd").iterdir())
+    except OSError:
+        return 0
+
+
+def count_threads(pid: int, proc: Path = PROC) -> int:
+    try:
+        return sum(1 for _ in (proc / str(pid) / "task").iterdir())
+    except OSError:
+        return 0
+
+
+def resident(pid: int, proc: Path = PROC) -> float:
+    """MiB; 0 for a process that is gone."""
+    try:
+        return resident_mib(pid, proc)
+    except (OSError, ValueError):
+        return 0.0

@@ -1,0 +1,88 @@
+"""The table of `parkade bench soak`, and its bars."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from bench.bars import Bar
+from bench.report import Report
+from bench.soak.gauges import Gauges
+from bench.soak.visitor import Visit
+from bench.spread import spread
+
+# Sockets and threads that Ray opens by itself now and then.
+FD_SLACK, THREAD_SLACK = 16, 16
+MAX_TOLD = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoakResult:
+    """`rest_s`: how long after the last answer the gauges showed rest."""
+
+    visits: list[Visit]
+    before: Gauges
+    after: Gauges
+    wall_s: float
+    rest_s: float
+    contradictions: list[str]
+
+
+def make_report(settings: dict[str, object], result: SoakResult) -> Report:
+    report = Report(title="soak", settings=settings)
+    visits = result.visits
+    fates = Counter(visit.errand.fate for visit in visits)
+    for fate, count in sorted(fates.items()):
+        report.add("requests", fate, "requests", spread([float(count)]))
+    for name, number in (
+        ("families", sum(visit.errand.n > 1 for visit in visits)),
+        ("whole", sum(visit.is_whole for visit in visits)),
+        ("parks told in usage", _used(visits, "parks")),
+        ("recomputes told in usage", _used(visits, "recomputes")),
+        ("answers 429 or 503", sum(visit.refusals for visit in visits)),
+        ("completion tokens told", _used(visits, "completion_tokens")),
+    ):
+        report.add("soak", name, "count", spread([float(number)]))
+    report.add("soak", "wall time", "s", spread([result.wall_s]))
+    report.add("soak", "until all gauges rest", "s", spread([result.rest_s]))
+    codes = Counter(code for visit in visits for code in visit.order_codes)
+    report.facts["answers to orders"] = {str(code): count for code, count in sorted(codes.items())}
+    report.facts["faults"] = [f"{v.errand.request_id} ({v.errand.fate}): {v.fault}" for v in visits if v.fault][
+        :MAX_TOLD
+    ]
+    report.facts["contradictions"] = result.contradictions[:MAX_TOLD]
+    report.facts["books"] = list(result.after.books)
+    add_gauges(report, result.before, result.after)
+    report.bars += soak_bars(result)
+    return report
+
+
+def add_gauges(report: Report, before: Gauges, after: Gauges) -> None:
+    for when, gauges in (("before", before), ("after", after)):
+        report.add("file descriptors", when, "count", spread([float(gauges.num_fds)]))
+        report.add("threads", when, "count", spread([float(gauges.num_threads)]))
+        report.add("resident, all processes", when, "MiB", spread([gauges.resident_mib]))
+        report.add("arena memory in /dev/shm", when, "KiB", spread([gauges.arena_bytes / 1024]))
+    report.facts["metrics at rest"] = dict(after.metrics)
+
+
+def soak_bars(result: SoakResult) -> list[Bar]:
+    visits, before, after = result.visits, result.before, result.after
+    fds, threads = after.num_fds - before.num_fds, after.num_threads - before.num_threads
+    grown = after.arena_bytes - before.arena_bytes
+    return [
+        Bar(name="requests that ended as they must not", value=_faults(visits), bound=0, at_most=True),
+        Bar(name="texts that contradict another", value=len(result.contradictions), bound=0, at_most=True),
+        Bar(name="parks", value=_used(visits, "parks"), bound=1),
+        Bar(name="gauges that are not at rest", value=len(after.books), bound=0, at_most=True),
+        Bar(name="growth of arena memory in /dev/shm, bytes", value=grown, bound=0, at_most=True),
+        Bar(name="arena segments more than before", value=after.num_arenas - before.num_arenas, bound=0, at_most=True),
+        Bar(name="file descriptors more than before", value=fds, bound=FD_SLACK, at_most=True),
+        Bar(name="threads more than before", value=threads, bound=THREAD_SLACK, at_most=True),
+    ]
+
+
+def _used(visits: list[Visit], name: str) -> int:
+    return sum(int(visit.usage.get(name, 0)) for visit in visits)
+
+
+def _faults(visits: list[Visit]) -> int:
+    return sum(visit.fault is not None for visit in visits)
