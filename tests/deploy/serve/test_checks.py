@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from deploy.serve.checks import check_port, check_weights
+from deploy.admin.errors import BadToken
+from deploy.serve.checks import check_admin, check_api_keys, check_port, check_weights
 from deploy.serve.errors import CannotServe
+from deploy.serve.plan import AdminPlan
 
 
 def test_a_taken_port_is_named() -> None:
@@ -41,6 +43,43 @@ def test_an_address_of_another_machine_is_refused() -> None:
 def test_a_host_that_is_none_is_refused() -> None:
     with pytest.raises(CannotServe, match="host 'not a host' is no address"):
         check_port("not a host", 8000)
+
+
+def admin_plan(**values: object) -> AdminPlan:
+    defaults = {"host": "127.0.0.1", "port": 0, "token_file": None, "tls_cert": None, "tls_key": None}
+    return AdminPlan(**(defaults | values))  # type: ignore[arg-type]
+
+
+def test_the_admin_port_is_told_apart_by_its_flag() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(CannotServe, match=f"port {port} on 127.0.0.1 is taken .* another with --admin-port$"):
+            check_admin(admin_plan(port=port))
+    with pytest.raises(CannotServe, match=r"choose another with --admin-host and --admin-port"):
+        check_admin(admin_plan(host="192.0.2.1"))
+
+
+def test_a_bad_token_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("short")
+    with pytest.raises(BadToken, match="16 to 1024 printable"):
+        check_admin(admin_plan(token_file=str(tmp_path / "token")))
+
+
+def test_a_certificate_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cert").write_text("no certificate")
+    for key in ("cert", "gone"):
+        with pytest.raises(CannotServe, match=r"cert and .* are no certificate with its key, both in PEM: \S+"):
+            check_admin(admin_plan(tls_cert=str(tmp_path / "cert"), tls_key=str(tmp_path / key)))
+
+
+def test_an_api_key_file_is_read_before_anything_starts(tmp_path: Path) -> None:
+    check_api_keys(None)
+    (tmp_path / "keys").write_text("team a-key-of-some-length\n")
+    check_api_keys(str(tmp_path / "keys"))
+    with pytest.raises(CannotServe, match=r"API keys: .*gone cannot be read: No such file"):
+        check_api_keys(str(tmp_path / "gone"))
 
 
 def test_sound_weights_pass(model_dir: Path) -> None:

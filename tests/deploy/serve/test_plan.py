@@ -6,14 +6,16 @@ from pathlib import Path
 import pytest
 
 from deploy.config import ServeConfig
-from deploy.serve.banner import curl_line, loading_line, ready_lines, url_of
+from deploy.serve.banner import curl_line, loading_line, reachable, ready_lines, url_of
 from deploy.serve.errors import CannotServe
 from deploy.serve.memory import available_memory, check_memory
-from deploy.serve.plan import ServerPlan, Sizes, make_plan
+from deploy.serve.plan import AdminPlan, ServerPlan, Sizes, make_plan
+from deploy.serve.reports import Ready
 
 # 2 (K and V) x 2 layers x 16 slots x 16 wide x 4 bytes, for each KV head
 PAGE_BYTES_A_HEAD = 4096
 GIB = 1 << 30
+READY = Ready(seconds=12.34, admin="127.0.0.1:8001", metrics_url="http://127.0.0.2:40001/metrics")
 
 
 def plan_of(model_dir: Path, **values: object) -> tuple[ServerPlan, Sizes]:
@@ -25,8 +27,12 @@ def test_pages_and_arena_are_counted_over_all_ranks(model_dir: Path) -> None:
     assert (plan.num_pages, plan.pool_tokens) == (62, 992)
     assert [rank.page for rank in sizes.ranks] == [2 * PAGE_BYTES_A_HEAD, PAGE_BYTES_A_HEAD]
     assert plan.arena_pages == (1 << 20) // (3 * PAGE_BYTES_A_HEAD) == 85
-    assert sizes.arena_bytes == 85 * 3 * PAGE_BYTES_A_HEAD
+    assert (sizes.arena_bytes, plan.page_bytes) == (85 * 3 * PAGE_BYTES_A_HEAD, 3 * PAGE_BYTES_A_HEAD)
     assert plan.model_id == "tiny-llama"
+
+
+def parking_line(plan: ServerPlan, sizes: Sizes) -> str:
+    return ready_lines(plan, sizes, READY)[2].removeprefix("  parking   ")
 
 
 def test_the_kv_dtype_halves_a_page(model_dir: Path) -> None:
@@ -36,13 +42,44 @@ def test_the_kv_dtype_halves_a_page(model_dir: Path) -> None:
 
 def test_without_parking_there_is_no_arena(model_dir: Path) -> None:
     plan, sizes = plan_of(model_dir, park=False)
-    assert (plan.park, plan.arena_pages, sizes.arena_bytes) == (False, 0, 0)
-    assert any("off: a request that overflows the pool fails" in line for line in ready_lines(plan, sizes, 1.0))
+    assert (plan.park, plan.recompute, plan.arena_pages, sizes.arena_bytes) == (False, False, 0, 0)
+    assert parking_line(plan, sizes) == "off: a request that overflows the pool fails"
 
 
-def test_host_ram_of_less_than_a_page_is_no_parking(model_dir: Path) -> None:
-    plan, _ = plan_of(model_dir, host_ram=100)
-    assert (plan.park, plan.arena_pages) == (False, 0)
+@pytest.mark.parametrize("host_ram", [0, 100])
+def test_without_host_ram_for_a_page_parking_goes_on_by_recomputing(model_dir: Path, host_ram: int) -> None:
+    plan, sizes = plan_of(model_dir, host_ram=host_ram)
+    assert (plan.park, plan.recompute, plan.arena_pages) == (True, True, 0)
+    assert parking_line(plan, sizes) == "without host RAM: what is parked is dropped and computed again"
+
+
+def test_neither_host_ram_nor_recompute_is_refused_with_the_ways_out(model_dir: Path) -> None:
+    with pytest.raises(CannotServe, match=r"host_ram 0 holds no page of 12288 bytes, and recompute is off") as caught:
+        plan_of(model_dir, host_ram=0, recompute=False)
+    assert str(caught.value).endswith("give --host-ram 1MiB or more, or --recompute, or --no-park")
+    assert plan_of(model_dir, host_ram="1MiB", recompute=False)[0].arena_pages == 85
+    assert not plan_of(model_dir, host_ram=0, recompute=False, park=False)[0].park
+
+
+def test_what_is_asked_of_doors_and_queues_is_in_the_plan(model_dir: Path, tmp_path: Path) -> None:
+    plan, _ = plan_of(
+        model_dir,
+        port=9000,
+        api_key_file=tmp_path / "keys",
+        admin_host="::1",
+        admin_token_file=tmp_path / "token",
+        max_queued_tokens=77,
+        metrics_port=9100,
+    )
+    assert (plan.api_key_file, plan.max_queued_tokens, plan.metrics_port) == (str(tmp_path / "keys"), 77, 9100)
+    assert plan.admin == AdminPlan(
+        host="::1", port=9001, token_file=str(tmp_path / "token"), tls_cert=None, tls_key=None
+    )
+
+
+def test_files_are_named_in_full(model_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert plan_of(model_dir, admin_token_file="token")[0].admin.token_file == str(tmp_path / "token")
 
 
 def test_the_length_is_the_models_unless_less_is_asked_for(model_dir: Path) -> None:
@@ -120,18 +157,41 @@ def test_a_control_group_bounds_the_memory(tmp_path: Path) -> None:
 def test_the_banner_says_what_was_started(model_dir: Path) -> None:
     plan, sizes = plan_of(model_dir, kv_pool_tokens=1024, host_ram="1MiB", num_threads=1)
     assert loading_line(plan, sizes).startswith("Loading tiny-llama on 2 ranks: ")
-    lines = ready_lines(plan, sizes, 12.34)
+    lines = ready_lines(plan, sizes, READY)
     assert lines[0] == "Ready after 12.3 s: http://127.0.0.1:8000"
     assert "1,024 tokens in 64 pages of 16" in lines[1]
     assert "8.00 requests of 128 tokens at once" in lines[1]
-    assert "1,020 KiB of host RAM for 1,360 parked tokens" in lines[2]
+    assert "1,020 KiB of host RAM for 1,360 parked tokens; what goes beyond is computed again" in lines[2]
     assert "rank 0: 2 query and 2 KV heads; rank 1: 1 query and 1 KV heads; sums over shm, 1 thread a rank" in lines[3]
+    assert lines[4] == "  admin     127.0.0.1:8001, token in None"
+    assert lines[5] == "  metrics   http://127.0.0.2:40001/metrics"
     assert lines[-1].strip() == curl_line(plan)
+
+
+def test_the_banner_tells_of_keys_and_certificates(model_dir: Path) -> None:
+    values = {"api_key_file": "/keys", "admin_token_file": "/t", "admin_tls_cert": "/c", "admin_tls_key": "/k"}
+    plan, sizes = plan_of(model_dir, recompute=False, **values)
+    lines = ready_lines(plan, sizes, Ready(seconds=1.0, admin="[::1]:1", metrics_url=""))
+    assert lines[2].endswith("parked tokens; new requests get 429 when that is full")
+    assert lines[4] == "  admin     [::1]:1 with TLS, token in /t"
+    assert lines[5] == "  metrics   none: this Ray exports none"
+    assert "-H 'Authorization: Bearer YOUR-KEY' " in curl_line(plan)
 
 
 @pytest.mark.parametrize(
     ("host", "url"),
-    [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]"), ("0.0.0.0", "127.0.0.1"), ("localhost", "localhost")],
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("::1", "[::1]"),
+        ("0.0.0.0", "127.0.0.1"),
+        ("::", "[::1]"),
+        ("localhost", "localhost"),
+    ],
 )
 def test_the_url_can_be_pasted(model_dir: Path, host: str, url: str) -> None:
     assert url_of(plan_of(model_dir, host=host, port=81)[0]) == f"http://{url}:81"
+
+
+def test_the_admin_address_can_be_pasted() -> None:
+    addresses = ("0.0.0.0:1", "[::]:2", "[::1]:3", "10.0.0.1:4")
+    assert [reachable(address) for address in addresses] == ["127.0.0.1:1", "[::1]:2", "[::1]:3", "10.0.0.1:4"]
