@@ -100,7 +100,7 @@ class FakeRanks:
         self.next_step += 1
         self.plans.append(plan)
         for seq_id in plan.finished:
-            self._forget(seq_id)
+            del self.mirrors[seq_id]  # its pages stay as they are: others may begin with them
         self._free_slots(plan.freed_arena_ids)
         for order in (*plan.copies_out, *plan.copies_in):
             self._begin_copy(order, plan.step)
@@ -123,10 +123,6 @@ class FakeRanks:
     def answer(self) -> StepResult:
         """The oldest answer that is due."""
         return self._answers.popleft()[0]
-
-    def _forget(self, seq_id: int) -> None:
-        pages = set(self.mirrors.pop(seq_id).pages)
-        self._poison(pages - self._copied_pages() - {page for one in self.mirrors.values() for page in one.pages})
 
     def _free_slots(self, arena_ids: tuple[int, ...]) -> None:
         assert len(set(arena_ids)) == len(arena_ids)

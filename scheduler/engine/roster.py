@@ -117,11 +117,13 @@ class Roster:
     def vacate(self, family: Family) -> int:
         """Give back the pages of the living choices and the shared ones; returns how many. Slots stay."""
         assert not family.is_in_flight and not family.is_copying
-        self.pool.free(family.shared_ids)
-        num_pages = len(family.shared_ids) + sum(seq.table.release(self.pool) for seq in family.living)
-        family.shared_ids = ()
-        for seq in family.living:
+        num_pages = len(family.shared_ids)
+        # From the end, so that they are taken in order when the family comes back: runs of pages copy faster.
+        for seq in reversed(family.living):
+            num_pages += seq.table.release(self.pool)
             seq.is_current = False
+        self.pool.free(family.shared_ids)
+        family.shared_ids = ()
         return num_pages
 
     def write_slots(self, arena_ids: Iterable[int]) -> None:

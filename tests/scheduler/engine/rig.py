@@ -177,6 +177,10 @@ class Rig:
 
     def _after(self) -> None:
         self.core.check_integrity()
+        self.listen()
+
+    def listen(self) -> None:
+        """Keep what the engine has said."""
         for batch in self.core.take_tokens().values():
             for event in batch:
                 self.said.setdefault(event.request_id, []).append(event)
@@ -196,8 +200,8 @@ class Rig:
         return [token for event in self.said.get(request_id, ()) if event.choice == choice for token in event.tokens]
 
     def finish(self, request_id: str, choice: int = 0) -> FinishReason | None:
-        """The finish of a choice; it must be its last event, and the only finish."""
-        said = [event for event in self.said.get(request_id, []) if event.choice == choice]
+        """The finish of a choice; it must be its last event, and the only finish. Notices are for all choices."""
+        said = [one for one in self.said.get(request_id, []) if one.choice == choice and one.notice is None]
         assert all(event.finish is None for event in said[:-1])
         return said[-1].finish if said else None
 

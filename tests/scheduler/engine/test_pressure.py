@@ -2,14 +2,14 @@
 
 import pytest
 
-from scheduler.messages import Finished, FinishReason, Parked, ParkFailed, Pressure
+from scheduler.messages import Finished, FinishReason, Parked, ParkFailed, ParkMode, ParkReason, Pressure
 from scheduler.plan import CopyOutcome
 from tests.scheduler.engine.rig import Rig
 
 
-def crowded(inflight: int = 1, arena: int = 64, park: bool = True) -> Rig:
+def crowded(*, inflight: int = 1, arena: int = 64, park: bool = True, recompute: bool = False) -> Rig:
     """Two streams of 5 pages each in the end, in a pool of 8 pages of 4."""
-    rig = Rig(pages=8, page_size=4, lookahead=4, inflight=inflight, arena=arena, park=park)
+    rig = Rig(pages=8, page_size=4, lookahead=4, inflight=inflight, arena=arena, park=park, recompute=recompute)
     rig.admit("a", prompt=4, max_tokens=17)
     rig.admit("b", prompt=4, max_tokens=17)
     return rig
@@ -79,6 +79,47 @@ def test_who_finds_no_page_waits_while_others_run(inflight: int) -> None:
     rig.settle()
     assert [chunk.seq_id for chunk in rig.ranks.plans[5].chunks] == [0]
     assert all(rig.tokens(name) == rig.solo(name) for name in "ab") and rig.of(Parked) == []
+
+
+@pytest.mark.parametrize("arena", [0, 64])
+def test_a_total_stall_with_recompute_parks_the_newest_after_ten_seconds_and_nobody_ends(arena: int) -> None:
+    rig = crowded(arena=arena, recompute=True)
+    rig.settle()
+    assert rig.core.wake_at is not None and rig.core.num_inflight == 0 and rig.of(Parked) == []
+    rig.now += 9.0
+    assert rig.plan() is None and rig.of(Parked) == []
+    rig.now += 1.1
+    rig.settle()
+    (parked,) = rig.of(Parked)
+    assert (parked.request_id, parked.mode, parked.reason) == ("b", ParkMode.RECOMPUTE, ParkReason.PRESSURE)
+    assert rig.tokens("a") == rig.solo("a") and rig.finish("b") is None and rig.core.wake_at is None
+    rig.restore("b")
+    rig.settle()
+    assert rig.tokens("b") == rig.solo("b") and rig.core.is_idle
+
+
+def test_with_recompute_a_full_arena_ends_nobody() -> None:
+    rig = crowded(arena=3, recompute=True)
+    rig.until(Pressure)
+    rig.park("b")
+    rig.until(Parked, "b")
+    rig.settle()
+    rig.restore("b")
+    rig.settle()
+    assert rig.of(Parked)[0].mode is ParkMode.COPY and rig.of(ParkFailed) == []
+    assert all(rig.tokens(name) == rig.solo(name) for name in "ab")
+
+
+def test_probes_during_a_stall_do_not_reset_its_clock() -> None:
+    rig = crowded(recompute=True)
+    rig.settle()
+    for _ in range(4):
+        rig.now += 3.0
+        rig.ranks.begin(rig.core.plan_probe())
+        rig.plan()
+        rig.answer()
+        rig.plan()
+    assert [event.request_id for event in rig.of(Parked)] == ["b"]
 
 
 def test_a_total_stall_asks_again_every_second_and_ends_the_newest_after_ten() -> None:
