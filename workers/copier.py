@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from scheduler.plan import CopyOutcome
 from workers.arena import Arena, NoHostMemory, WrongChecksum
+from workers.kernels.copy import is_much
 from workers.kv_shard import Int64, KvShard, Mark, PageRows
 
 _log = logging.getLogger(__name__)
@@ -124,7 +125,7 @@ class Copier:
         self._arena.reserve(slots)
         try:
             for (rows, row_ids), run in self._runs(self._kv.pages_out(page_ids, mark)):
-                self._arena.write(rows, row_ids, slots[run])
+                self._arena.write(rows, row_ids, slots[run], self._is_much(slots))
         except BaseException:
             self._arena.release(slots)
             raise
@@ -132,10 +133,13 @@ class Copier:
     def _in(self, page_ids: Int64, slots: Int64, mark: Mark) -> None:
         for (rows, row_ids), run in self._runs(self._kv.pages_in(page_ids, mark)):
             try:
-                self._arena.read(slots[run], rows, row_ids)
+                self._arena.read(slots[run], rows, row_ids, self._is_much(slots))
             except WrongChecksum as error:
                 page = page_ids[run.start + error.index]
                 raise WrongChecksum(f"{error}; it was to go to page {page}", error.index) from None
+
+    def _is_much(self, slots: Int64) -> bool:
+        return is_much(len(slots) * self._kv.page_bytes)
 
     def _runs(self, runs: Iterator[PageRows]) -> Iterator[tuple[PageRows, slice]]:
         """Each with its place in the whole. Between two of them a copy can be abandoned."""

@@ -47,9 +47,10 @@ def test_the_checksum_is_the_one_everybody_means() -> None:
 
 @pytest.mark.parametrize("count", [1, 7, 64, 480, BLOCK_BYTES - 1, BLOCK_BYTES, 2 * BLOCK_BYTES + 77])
 @pytest.mark.parametrize("offset", [0, 1, 16])
-def test_any_length_at_any_address_is_copied_and_summed(count: int, offset: int) -> None:
+@pytest.mark.parametrize("much", [False, True])
+def test_any_length_at_any_address_is_copied_and_summed(count: int, offset: int, much: bool) -> None:
     source, target = random_bytes(1, count + 64)[:, offset : offset + count], np.zeros((1, count + 80), np.uint8)
-    sums = copy_pages(source, ids(0), target[:, 3 : 3 + count], ids(0))
+    sums = copy_pages(source, ids(0), target[:, 3 : 3 + count], ids(0), much)
     assert np.array_equal(target[:, 3 : 3 + count], source)
     assert not target[:, :3].any() and not target[:, 3 + count :].any()
     assert sums.tolist() == checksum_pages(source, ids(0)).tolist() == [expected(source)]
