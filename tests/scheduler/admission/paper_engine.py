@@ -70,13 +70,12 @@ class Life:
 
 @dataclass
 class PaperEngine:
-    """`park_fails` and `restore_fails` decide whether a copy fails; copies land a step after their order."""
+    """`copy_fails(request_id)` decides whether a copy fails; copies land a step after their order."""
 
     capacity: GroupCapacity
     arena_pages: int
+    copy_fails: Callable[[str], bool] = lambda _: False
     lookahead: int = 8
-    park_fails: Callable[[str], bool] = lambda _: False
-    restore_fails: Callable[[str], bool] = lambda _: False
     inbox: deque[Command] = field(default_factory=deque)
     lives: dict[str, Life] = field(default_factory=dict)
     last_command: int = 0
@@ -141,6 +140,18 @@ class PaperEngine:
             ),
         )
 
+    @property
+    def living(self) -> list[str]:
+        return list(self.lives)
+
+    @property
+    def recomputes_now(self) -> bool:
+        return any(life.behind > 0 and life.place == "running" for life in self.lives.values())
+
+    def check_empty(self) -> None:
+        assert not self.lives
+        assert (self.pages_free, self.arena_free) == (self.capacity.num_pages, self.arena_pages)
+
     def check(self) -> None:
         assert self.pages_free >= 0, "more pages are held than there are"
         assert self.arena_free >= 0, "more arena pages are held than there are"
@@ -174,7 +185,7 @@ class PaperEngine:
                 self._land_restore(request_id, life)
 
     def _land_park(self, request_id: str, life: Life) -> None:
-        if life.mode is ParkMode.COPY and self.park_fails(request_id):
+        if life.mode is ParkMode.COPY and self.copy_fails(request_id):
             life.arena = 0
             if not self.capacity.recompute:
                 life.place = "running"
@@ -191,7 +202,7 @@ class PaperEngine:
         self._report(lambda load: Parked(load=load, request_id=request_id, num_pages=arena, mode=mode, reason=reason))
 
     def _land_restore(self, request_id: str, life: Life) -> None:
-        if life.mode is ParkMode.COPY and self.restore_fails(request_id):
+        if life.mode is ParkMode.COPY and self.copy_fails(request_id):
             if not self.capacity.recompute:
                 life.place, life.pages = "parked", 0
                 self._report(lambda load: Deferred(load=load, request_id=request_id))

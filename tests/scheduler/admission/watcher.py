@@ -19,7 +19,6 @@ class Watcher:
     held: dict[str, tuple[float | None, HoldEnd]] = field(default_factory=dict)
     passed: dict[str, int] = field(default_factory=dict)
     parked_at_token: dict[str, int] = field(default_factory=dict)
-    asked: set[str] = field(default_factory=set)
 
     # ---- what was asked
 
@@ -35,14 +34,17 @@ class Watcher:
         self.held[request_id] = (None if terms.deadline_s is None else now + terms.deadline_s, terms.then)
         self.passed.pop(request_id, None)
 
-    def time_is(self, now: float, cancelling: set[str]) -> None:
-        """Before the tick: holds whose time is up are over, unless their request is ending anyhow."""
-        for request_id, (ends_at, then) in list(self.held.items()):
-            if ends_at is not None and ends_at <= now and request_id not in cancelling:
-                if then is HoldEnd.UNPARK:
-                    del self.held[request_id]
-                elif self.core.row(request_id, 0.0) is None:
-                    self.gone(request_id)
+    def due(self, now: float) -> list[str]:
+        """Held ones whose time is up and who are not ending anyhow."""
+        ids = [request_id for request_id, (ends_at, _) in self.held.items() if ends_at is not None and ends_at <= now]
+        return [request_id for request_id in ids if (row := self.core.row(request_id, now)) and not row.cancelling]
+
+    def ends_holds(self, due: list[str]) -> None:
+        for request_id in due:
+            if self.held[request_id][1] is HoldEnd.UNPARK:
+                del self.held[request_id]
+            else:
+                self.cancels(request_id)
 
     def gone(self, request_id: str) -> None:
         self.alive.discard(request_id)
@@ -71,6 +73,8 @@ class Watcher:
                 pass
 
     def judges(self, orders: list[Addressed], now: float) -> None:
+        if not orders:
+            return
         rows = {row.request_id: row for row in self.core.status(now).requests}
         for order in orders:
             command = order.command
@@ -116,18 +120,15 @@ class Watcher:
 
     def agrees(self, now: float) -> None:
         self.core.check_integrity()
-        rows = self.core.status(now).requests
-        assert {row.request_id for row in rows} == self.alive
-        assert {row.request_id for row in rows if row.held} == set(self.held)
-        assert sorted(row.slot for row in rows) == sorted({row.slot for row in rows})
-        for row in rows:
-            assert row.passes <= POLICY.max_passes
-            assert 0.0 <= row.waited_s <= row.age_s + 1e-6
-            if row.held:
-                ends_at = self.held[row.request_id][0]
-                assert row.hold_left_s == (None if ends_at is None else max(0.0, ends_at - now))
-        deadlines = [ends_at for ends_at, _ in self.held.values() if ends_at is not None]
-        assert self.core.next_deadline in (None, min(deadlines, default=None))
+        records = self.core._books.records
+        assert set(records) == self.alive
+        assert {request_id for request_id, record in records.items() if record.held} == set(self.held)
+        for record in records.values():
+            assert record.passes <= POLICY.max_passes
+            assert 0.0 <= record.waited_s(now) <= now - record.born_at + 1e-6
+        to_come = [ends_at for ends_at, _ in self.held.values() if ends_at is not None and ends_at > now]
+        first = self.core.next_deadline
+        assert (first is not None and first <= now) or first == min(to_come, default=None)
 
 
 def tier(row: RequestRow) -> int:
