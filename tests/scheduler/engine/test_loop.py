@@ -1,105 +1,23 @@
 """The engine's loop over an executor whose answers the test hands out."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 
 import pytest
 
-from scheduler.engine import EngineConfig, EngineCore, PlanMismatch
-from scheduler.engine.loop import EngineLoop
+from scheduler.engine import PlanMismatch
 from scheduler.executor import ExecutorFailed
 from scheduler.messages import (
     Admit,
     Cancel,
-    EngineEvent,
     Finished,
     FinishReason,
-    Notice,
-    Park,
-    Parked,
-    ParkReason,
     Pressure,
-    Restore,
-    TokenEvent,
 )
-from scheduler.plan import CopyOutcome, CopyResult, StepResult
-from tests.fakes import FakeExecutor, FakeRanks, solo_run
+from scheduler.plan import StepResult
+from tests.fakes import solo_run
 from tests.scheduler.engine.rig import submission
-
-
-class Stand:
-    """A loop that runs, and what it has said. `heard` is set whenever it says something."""
-
-    def __init__(
-        self, *, hold: bool = False, hold_copies: bool = False, pages: int = 16, arena: int = 0, recompute: bool = True
-    ) -> None:
-        self.core = EngineCore(
-            EngineConfig(
-                group_id="group",
-                num_pages=pages,
-                arena_pages=arena,
-                page_size=4,
-                max_running=8,
-                max_step_tokens=64,
-                max_model_len=1000,
-                recompute=recompute,
-            )
-        )
-        self.executor = FakeExecutor(
-            FakeRanks(num_pages=pages, arena_pages=arena, page_size=4), hold=hold, hold_copies=hold_copies
-        )
-        self.said: list[TokenEvent] = []
-        self.events: list[EngineEvent] = []
-        self.heard = asyncio.Event()
-        self.now = 0.0
-        self.num_now = 0
-        self.loop = EngineLoop(self.core, self.executor, self.on_tokens, self.on_event, self.clock)
-        self.task = asyncio.create_task(self.loop.run())
-
-    def clock(self) -> float:
-        self.num_now += 1
-        return self.now
-
-    def on_tokens(self, batches: Mapping[str, list[TokenEvent]]) -> None:
-        assert list(batches) == ["gateway"]
-        self.said += batches["gateway"]
-        self.heard.set()
-
-    def on_event(self, event: EngineEvent) -> None:
-        self.events.append(event)
-        self.heard.set()
-
-    async def until_finished(self, request_id: str) -> Finished:
-        while True:
-            for event in self.events:
-                if isinstance(event, Finished) and event.request_id == request_id:
-                    return event
-            self.heard.clear()
-            await asyncio.wait_for(self.heard.wait(), 5)
-
-    async def until_event(self, kind: type[EngineEvent]) -> None:
-        while not any(isinstance(event, kind) for event in self.events):
-            self.heard.clear()
-            await asyncio.wait_for(self.heard.wait(), 5)
-
-    async def until_copying(self) -> None:
-        """Until a copy is all that is under way."""
-        for _ in range(50):
-            if self.executor.ranks.copies and not self.core.num_inflight:
-                return
-            await asyncio.sleep(0)
-        raise AssertionError("no copy is under way")
-
-    async def until_due(self, count: int) -> None:
-        """Until the executor owes this many answers; each turn of the event loop counts, no time passes."""
-        for _ in range(20):
-            if self.executor.num_due == count:
-                return
-            await asyncio.sleep(0)
-        raise AssertionError(f"{self.executor.num_due} answers are due, not {count}")
-
-    def tokens(self, request_id: str) -> list[int]:
-        return [token for event in self.said if event.request_id == request_id for token in event.tokens]
+from tests.scheduler.engine.stand import Stand
 
 
 @pytest.fixture
@@ -114,7 +32,7 @@ async def stand() -> AsyncIterator[Stand]:
 
 @pytest.fixture
 async def held() -> AsyncIterator[Stand]:
-    stand = Stand(hold=True, arena=8)
+    stand = Stand(hold=True)
     yield stand
     stand.executor.fail("the test is over")
     await stand.loop.stop()
@@ -272,60 +190,3 @@ async def test_a_total_stall_is_woken_by_its_clock(monkeypatch: pytest.MonkeyPat
     assert finished.reason is FinishReason.LENGTH
     await stand.loop.stop()
     await stand.task
-
-
-async def test_a_loop_with_nothing_but_a_copy_under_way_sleeps_until_it_has_ended() -> None:
-    stand = Stand(hold_copies=True, arena=8)
-    stand.loop.post(Admit(number=1, submission=submission("a", max_tokens=30)))
-    await asyncio.wait_for(stand.heard.wait(), 5)
-    stand.loop.post(Park(number=2, request_id="a", reason=ParkReason.EXPLICIT))
-    await stand.until_copying()
-    looked = stand.num_now
-    for _ in range(200):
-        await asyncio.sleep(0)
-    assert stand.num_now == looked and not any(isinstance(event, Parked) for event in stand.events)
-    stand.executor.land_copies()
-    await stand.until_event(Parked)
-    stand.executor.hold_copies = False
-    stand.loop.post(Restore(number=3, request_id="a"))
-    await stand.until_finished("a")
-    assert stand.tokens("a") == solo_run(submission("a").prompt_tokens, 0, 1000, 30)
-    await stand.loop.stop()
-    await stand.task
-
-
-async def test_an_end_of_a_copy_that_came_with_an_answer_is_taken_after_it(held: Stand) -> None:
-    """The last token that is owed is handed out before its sequence is out."""
-    held.executor.hold_copies = True
-    held.loop.post(Admit(number=1, submission=submission("a", max_tokens=30)))
-    await held.until_due(2)
-    held.loop.post(Park(number=2, request_id="a", reason=ParkReason.PRESSURE))
-    for _ in range(2):
-        held.executor.answer()
-        await held.until_due(1)
-    held.executor.answer()
-    held.executor.land_copies()
-    await held.until_event(Parked)
-    assert [(len(event.tokens), event.notice) for event in held.said] == [(1, None), (1, None), (0, Notice.PARKED)]
-
-
-@pytest.mark.parametrize("lost", [False, True])
-async def test_a_stop_or_a_loss_during_a_copy_ends_its_request_and_a_late_end_of_it_is_nobodys(lost: bool) -> None:
-    stand = Stand(hold_copies=True, arena=8)
-    stand.loop.post(Admit(number=1, submission=submission("a", max_tokens=30)))
-    await asyncio.wait_for(stand.heard.wait(), 5)
-    stand.loop.post(Park(number=2, request_id="a", reason=ParkReason.PRESSURE))
-    await stand.until_copying()
-    if lost:
-        stand.executor.fail("rank 1 died")
-        probe = asyncio.create_task(stand.loop.probe())
-        with pytest.raises(ExecutorFailed, match="rank 1 died"):
-            await stand.task
-        await asyncio.gather(probe, return_exceptions=True)
-    else:
-        await stand.loop.stop()
-        await stand.task
-    assert stand.said[-1].finish is FinishReason.ERROR
-    stand.loop.on_copy(CopyResult(copy_id=0, outcome=CopyOutcome.DONE))
-    stand.core.check_integrity()
-    assert stand.core.is_idle and stand.core.account().pages_free == 16

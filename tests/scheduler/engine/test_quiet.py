@@ -5,6 +5,7 @@ import tracemalloc
 
 import pytest
 
+from scheduler.engine.sequence import Sequence
 from scheduler.messages import Pressure, Progress
 from tests.scheduler.engine.rig import Rig
 
@@ -26,7 +27,7 @@ def test_steps_without_pressure_send_no_message_but_the_periodic_account() -> No
     for _ in range(150):
         rig.turn()
     assert {type(event) for event in rig.events[before:]} == {Progress}
-    assert all(plan.copies_out == plan.copies_in == plan.resets == () for plan in rig.ranks.plans)
+    assert not any(plan.copies_out or plan.copies_in or plan.resets for plan in rig.ranks.plans)
 
 
 def test_plans_and_messages_are_the_same_with_parking_on_and_off() -> None:
@@ -60,6 +61,11 @@ def test_the_scan_is_one_look_at_each_choice(park: bool, monkeypatch: pytest.Mon
     rig = busy(park=park)
     looked: list[int] = []
     claim = rig.core._room.claim
-    monkeypatch.setattr(rig.core._room, "claim", lambda seq, more=0: looked.append(seq.seq_id) or claim(seq, more))
+
+    def look(seq: Sequence) -> int:
+        looked.append(seq.seq_id)
+        return claim(seq)
+
+    monkeypatch.setattr(rig.core._room, "claim", look)
     rig.core._gauge.read(0.0, 10)
     assert looked == [0, 1, 2, 3, 4, 5, 6]
