@@ -1,6 +1,7 @@
 """A driver of its own for the tests that need Ray: Ray reads its settings from the environment when it is imported.
 
-One local Ray, one process, two clusters after each other; what was seen comes back as plain facts.
+One local Ray, one process, clusters one after the other; what was seen comes back as plain facts. `ray_orders` goes on
+with the first of them.
 """
 
 import asyncio
@@ -14,13 +15,14 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from cluster.cluster_spec import ClusterSpec
-from scheduler.messages import FinishReason, Submission, TokenEvent
-from scheduler.sampling import SamplingParams, StopRules
+from scheduler.messages import FinishReason
+from tests.cluster.ray_orders import give_orders, metrics_once_told
+from tests.cluster.ray_streams import submission, until_finished
 from workers.spec import CollectiveSpec, RankSpec
 
 RAY_ENVIRONMENT = {"RAY_AUTH_MODE": "disabled", "RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 NUM_REQUESTS = 4
-NUM_TOKENS = 90
+PAGE_BYTES = 12_288  # a page of the tiny model on both ranks
 
 
 def cluster_spec(cluster_id: str, model_dir: str, world_size: int = 2, kind: str = "shm") -> ClusterSpec:
@@ -35,7 +37,8 @@ def cluster_spec(cluster_id: str, model_dir: str, world_size: int = 2, kind: str
         max_step_tokens=64,
         max_running=8,
     )
-    return ClusterSpec(cluster_id=cluster_id, rank=rank, ready_timeout_s=300)
+    instance = f"{cluster_id}{os.getpid()}"
+    return ClusterSpec(cluster_id=cluster_id, instance=instance, rank=rank, page_bytes=PAGE_BYTES, ready_timeout_s=300)
 
 
 def run_session(rank: int, pipe: Connection, model_dir: str) -> None:
@@ -68,7 +71,9 @@ def serve_under_pressure(model_dir: str) -> dict[str, Any]:
     handle = start_cluster(cluster_spec("pressure", model_dir), told.append)
     try:
         facts = asyncio.run(_stream("pressure"))
+        facts |= asyncio.run(give_orders("pressure"))
         facts["ping"] = handle.ping()["by_state"]
+        facts["metrics"] = metrics_once_told(2 * NUM_REQUESTS + 1)
         facts["failure"] = handle.wait_for_failure(0.0)
     finally:
         handle.stop()
@@ -117,14 +122,14 @@ async def _stream(cluster_id: str) -> dict[str, Any]:
     client = await TokenClient.connect(address, "gateway")
     alone: dict[int, list[int]] = {}
     for number in range(NUM_REQUESTS):
-        await admission.submit(_submission("alone", number))
-        alone[number] = (await _until_finished(client, 1))[0][f"alone-{number}"]
+        await admission.submit(submission("alone", number))
+        alone[number] = (await until_finished(client, 1))[0][f"alone-{number}"]
     for number in range(NUM_REQUESTS):
-        await admission.submit(_submission("together", number))
-    together, ends = await _until_finished(client, NUM_REQUESTS)
+        await admission.submit(submission("together", number))
+    together, ends = await until_finished(client, NUM_REQUESTS)
     refusal = ""
     try:
-        await admission.submit(_submission("long", 0, num_prompt=500))
+        await admission.submit(submission("long", 0, num_prompt=500))
     except Exception as error:
         refusal = type(error).__name__
     await client.close()
@@ -144,43 +149,19 @@ async def _kill_while_streaming(cluster_id: str) -> dict[str, Any]:
     admission = AdmissionClient(cluster_id)
     (address,) = await admission.addresses()
     client = await TokenClient.connect(address, "gateway")
-    await admission.submit(_submission("lost", 0))
+    await admission.submit(submission("lost", 0))
     async for _ in client:
         break
     ranks = _rank_pids()
     os.kill(ranks[-1], signal.SIGKILL)
-    _, ends = await _until_finished(client, 1)
-    await admission.submit(_submission("after", 0))
-    _, later = await _until_finished(client, 1)
+    _, ends = await until_finished(client, 1)
+    await admission.submit(submission("after", 0))
+    _, later = await until_finished(client, 1)
     await client.close()
     return {
         "num_ranks": len(ranks),
         "finishes": [(end.finish == FinishReason.ERROR, end.error or "") for end in [*ends, *later]],
     }
-
-
-def _submission(kind: str, number: int, num_prompt: int = 40) -> Submission:
-    return Submission(
-        request_id=f"{kind}-{number}",
-        gateway_id="gateway",
-        prompt_tokens=tuple((7 * number + position) % 250 + 3 for position in range(num_prompt)),
-        sampling=SamplingParams(temperature=1.0, seed=number),
-        stop=StopRules(max_tokens=NUM_TOKENS, ignore_eos=True),
-    )
-
-
-async def _until_finished(client: Any, count: int) -> tuple[dict[str, list[int]], list[TokenEvent]]:
-    tokens: dict[str, list[int]] = {}
-    ends: list[TokenEvent] = []
-    async with asyncio.timeout(120):
-        async for batch in client:
-            for event in batch:
-                tokens.setdefault(event.request_id, []).extend(event.tokens)
-                if event.finish is not None:
-                    ends.append(event)
-            if len(ends) == count:
-                break
-    return tokens, ends
 
 
 def _rank_pids() -> list[int]:
