@@ -11,7 +11,6 @@ from deploy.admin.server import AdminServer, AdminSpec
 
 _ACTOR_NAME = "admin"
 _OPEN_CALLS = 100
-_GRACE_S = 0.5
 
 
 class AdminActor:
@@ -26,7 +25,7 @@ class AdminActor:
         return await self._server.start()
 
     async def stop(self) -> None:
-        await self._server.stop(_GRACE_S)
+        await self._server.stop()
 
 
 def launch_admin(spec: AdminSpec) -> Any:

@@ -63,11 +63,11 @@ class AdminServer:
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         return f"{bracketed(self._spec.host)}:{port}"
 
-    async def stop(self, grace_s: float = 0.0) -> None:
-        """Watches end now, other calls within `grace_s`."""
+    async def stop(self) -> None:
+        """End all calls, watches above all, and stop listening. Idempotent."""
         if self._server is not None:
             await self._health.enter_graceful_shutdown()
-            await self._server.stop(grace_s)
+            await self._server.stop(None)
 
     def _listen(self, server: grpc.aio.Server) -> int:
         host, port = self._spec.host, self._spec.port

@@ -78,7 +78,7 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
         rows = [
             row
             for row in await self._admission.requests(None)
-            if row.state in states and _begins(row.request_id, prefix)
+            if row.state in states and row.request_id.startswith(prefix)
         ]
         return admin_pb2.ListRequestsResponse(requests=map(request_message, rows[:limit]), total=len(rows))
 
@@ -141,11 +141,6 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
 
 def _about(request_id: str, batch: WatchBatch) -> list[WatchEvent]:
     return [event for event in batch.events if request_id in ("", event.request_id)]
-
-
-def _begins(request_id: str, prefix: str) -> bool:
-    """Ids begin with the name of their interface and "-": that part may be left out."""
-    return request_id.startswith(prefix) or request_id.partition("-")[2].startswith(prefix)
 
 
 def _bounded(wait_s: float, context: Context) -> float:

@@ -9,8 +9,7 @@ RequestId = Annotated[
     str,
     typer.Argument(
         metavar="ID",
-        help="A request's id, or as much of its beginning as no other has; `parkade ps` shows them. "
-        "What stands before the first dash may be left out.",
+        help="A request's id, or as much of its beginning as no other has; `parkade ps` shows them.",
         show_default=False,
     ),
 ]

@@ -64,9 +64,9 @@ def park(
 
     Examples:
 
-      parkade park chatcmpl-3f2a
+      parkade park fbd9
 
-      parkade park 3f2a --deadline 600 --then cancel
+      parkade park fbd9 --deadline 600 --then cancel
     """
     with connected(admin, token_file, tls_ca, debug=debug) as server:
         if then is not None and deadline is None:
@@ -116,7 +116,7 @@ def cancel(
     tls_ca: TlsCa = None,
     debug: Debug = False,
 ) -> None:
-    """End request ID. Its client reads the finish reason "cancelled"."""
+    """End request ID. Its client is told that it was cancelled."""
     with connected(admin, token_file, tls_ca, debug=debug) as server:
         _show(server.cancel(server.full_id(request_id)), as_json=as_json)
 

@@ -13,7 +13,7 @@ from deploy.config import format_seconds
 
 Plain = dict[str, Any]
 
-_ID_CHARS = 21
+_ID_CHARS = 18
 _BAR_CHARS = 30
 _STYLES = {"resident": "green", "parked": "yellow", "parking": "magenta", "restoring": "cyan", "queued": "dim"}
 _COLUMNS = (
@@ -55,7 +55,7 @@ def request_table(rows: Sequence[Plain], *, whole_ids: bool = False) -> Table:
 
 
 def short_ids(ids: Sequence[str]) -> list[str]:
-    """All cut to one length, the shortest from 21 characters on at which no two are alike."""
+    """All cut to one length, the shortest from 18 characters on at which no two are alike."""
     length, longest = _ID_CHARS, max(map(len, ids), default=0)
     while length < longest and len({request_id[:length] for request_id in ids}) < len(set(ids)):
         length += 1
@@ -115,7 +115,7 @@ def _counts_line(status: Plain) -> str:
 
 
 def event_line(event: Plain) -> str:
-    """`12:03:04.123  parked  chatcmpl-3f2a  group-0  pages=51 reason=pressure`, in local time."""
+    """`12:03:04.123  parked  fbd9144a  group-0  pages=51 reason=pressure`, in local time."""
     if event["kind"] == "lost":
         return f"-- {event['facts']['events']:,} events are lost: they came faster than they were read --"
     seconds = event["unix_s"]

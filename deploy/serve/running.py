@@ -119,13 +119,17 @@ class RunningServer:
         """End all that was started on Ray, and Ray itself if it is ours. Never raises: the supervisor ends the rest."""
         if not ray.is_initialized():
             return
-        # The admin server takes its leave of whoever watches while engines and ranks end.
-        leave = None if self._admin is None else self._admin.stop.remote()
-        for end in (self._stop_gateway, self._stop_cluster, lambda: _await_leave(leave), ray.shutdown):
+        for end in (self._stop_admin, self._stop_gateway, self._stop_cluster, ray.shutdown):
             try:
                 end()
             except Exception as error:  # each part is ended whatever became of the others
                 log.warning("stopping went on after %s: %s", type(error).__name__, error)
+
+    def _stop_admin(self) -> None:
+        # Whoever watches should see an end of the stream, not a broken connection.
+        if self._admin is not None:
+            ray.wait([self._admin.stop.remote()], timeout=_ADMIN_STOP_S)
+            ray.kill(self._admin, no_restart=True)
 
     def _stop_gateway(self) -> None:
         # An own Serve ends with its Ray; on a shared one only our application is taken away.
@@ -154,11 +158,6 @@ class RunningServer:
                     last = f"status {answer.status_code}"
                 time.sleep(_HEALTH_POLL_S)
         raise ServerFailed(f"the server did not answer within {_HEALTH_TIMEOUT_S:.0f} s: {last}")
-
-
-def _await_leave(leave: Any) -> None:
-    if leave is not None:
-        ray.wait([leave], timeout=_ADMIN_STOP_S)
 
 
 def cluster_spec(plan: ServerPlan) -> ClusterSpec:

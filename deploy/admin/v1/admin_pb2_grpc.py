@@ -129,7 +129,7 @@ class AdminServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Cancel(self, request, context):
-        """End a request; its client is told so by the finish reason "cancelled". Returns its last known state.
+        """End a request; its client is told that it was cancelled. Returns its last known state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -70,7 +70,7 @@ async def test_a_request_is_told_with_all_that_is_known(stub: Any, admission: Pl
         ({}, ["chatcmpl-aa11", "chatcmpl-ab22", "job-7"], 3),
         ({"states": [admin_pb2.STATE_QUEUED, admin_pb2.STATE_PARKED]}, ["chatcmpl-ab22", "job-7"], 2),
         ({"id_prefix": "chatcmpl-a"}, ["chatcmpl-aa11", "chatcmpl-ab22"], 2),
-        ({"id_prefix": "ab"}, ["chatcmpl-ab22"], 1),
+        ({"id_prefix": "job-7"}, ["job-7"], 1),
         ({"id_prefix": "cmpl"}, [], 0),
         ({"limit": 1}, ["chatcmpl-aa11"], 3),
     ],

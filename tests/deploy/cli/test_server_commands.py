@@ -2,63 +2,24 @@
 
 import asyncio
 import json
-import os
-import pty
-import select
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from deploy.admin.records import ServerRecord, start_ticks, write_record
-from deploy.admin.server import AdminServer, AdminSpec
 from deploy.cli import app
 from tests.deploy.admin.played_admission import PlayedAdmission, row
 
-TOKEN = "a-token-of-the-tests"
 REQUEST_KEYS = {
     *("id", "object", "state", "held", "deadline_s", "then", "cancelling", "priority", "effective_priority", "n"),
     *("prompt_tokens", "tokens", "seats", "pages", "arena_pages", "parks", "recomputes", "passes"),
     *("waited_seconds", "parked_seconds", "age_seconds", "slot", "group", "owner"),
 }
 SOON_S = 60.0
-
-
-@pytest.fixture
-def admission() -> PlayedAdmission:
-    return PlayedAdmission(
-        row("chatcmpl-aa11", slot=0),
-        row("chatcmpl-ab22", slot=1, state="queued", pages=0, group_id=None, priority=5, effective_priority=6),
-        row("job-7", slot=2, owner="team", state="parked", pages=0, arena_pages=9, parks=2, waited_s=75.0),
-    )
-
-
-@pytest.fixture
-async def variables(admission: PlayedAdmission, tmp_path: Path) -> AsyncIterator[Mapping[str, str]]:
-    """The environment of a user on whose machine one server runs and has told of itself."""
-    token_file = tmp_path / "token"
-    token_file.write_text(TOKEN)
-    spec = AdminSpec(cluster_id="test", host="127.0.0.1", port=0, token_file=str(token_file))
-    server = AdminServer(spec, admission)
-    record = ServerRecord(
-        pid=os.getpid(),
-        started=start_ticks(os.getpid()),
-        admin=await server.start(),
-        token_file=str(token_file),
-        tls_ca=None,
-        http="http://127.0.0.1:8000",
-        model="tiny",
-    )
-    write_record(tmp_path / "parkade", record)
-    yield {"XDG_RUNTIME_DIR": str(tmp_path), "COLUMNS": "160"}
-    await server.stop()
 
 
 @pytest.fixture
@@ -84,8 +45,8 @@ def loaded(result: Result) -> Any:
 async def test_ps_lists_requests_in_order_of_arrival(parkade: Any) -> None:
     assert lines(await parkade("ps")) == [
         "SLOT ID STATE TIER TOKENS PAGES RAM PARKS RECOMP WAITED AGE",
-        "0 chatcmpl-aa11 resident 0 100 7 0 0 0 0.2 s 3.5 s",
-        "1 chatcmpl-ab22 queued 5 → 6 100 0 0 0 0 0.2 s 3.5 s",
+        "0 aa11 resident 0 100 7 0 0 0 0.2 s 3.5 s",
+        "1 ab22 queued 5 → 6 100 0 0 0 0 0.2 s 3.5 s",
         "2 job-7 parked 0 100 0 9 2 0 1 min 15 s 3.5 s",
     ]
 
@@ -93,8 +54,8 @@ async def test_ps_lists_requests_in_order_of_arrival(parkade: Any) -> None:
 async def test_ps_as_json_has_the_shape_of_http_and_the_owner(parkade: Any) -> None:
     rows = loaded(await parkade("ps", "--json"))
     assert [(one["id"], one["state"], one["group"], one["owner"]) for one in rows] == [
-        ("chatcmpl-aa11", "resident", "group-0", ""),
-        ("chatcmpl-ab22", "queued", None, ""),
+        ("aa11", "resident", "group-0", ""),
+        ("ab22", "queued", None, ""),
         ("job-7", "parked", "group-0", "team"),
     ]
     assert all(set(one) == REQUEST_KEYS for one in rows)
@@ -103,7 +64,7 @@ async def test_ps_as_json_has_the_shape_of_http_and_the_owner(parkade: Any) -> N
 async def test_long_ids_are_cut_where_they_differ_and_shown_whole_on_demand(
     parkade: Any, admission: PlayedAdmission
 ) -> None:
-    alike = "chatcmpl-0123456789abcdef"
+    alike = "0123456789abcdef-01"
     admission.rows = {name: row(name) for name in (f"{alike}-one", f"{alike}-two")}
     assert [line.split()[1] for line in lines(await parkade("ps"))[1:]] == [f"{alike}-o", f"{alike}-t"]
     assert [line.split()[1] for line in lines(await parkade("ps", "--no-trunc"))[1:]] == list(admission.rows)
@@ -111,10 +72,10 @@ async def test_long_ids_are_cut_where_they_differ_and_shown_whole_on_demand(
 
 async def test_a_park_by_a_shortened_id_says_what_became_of_it(parkade: Any, admission: PlayedAdmission) -> None:
     assert lines(await parkade("park", "aa", "--deadline", "60", "--then", "cancel", "--wait", "2")) == [
-        "chatcmpl-aa11: parked, held 1 min 0 s, then cancel; priority 0; 100 tokens; 0 pages in the pool, 7 in host RAM"
+        "aa11: parked, held 1 min 0 s, then cancel; priority 0; 100 tokens; 0 pages in the pool, 7 in host RAM"
     ]
     assert admission.wait_s == 2
-    told = loaded(await parkade("park", "chatcmpl-aa11", "--json"))
+    told = loaded(await parkade("park", "aa11", "--json"))
     assert (told["held"], told["deadline_s"], told["then"], set(told)) == (True, None, "unpark", REQUEST_KEYS)
 
 
@@ -201,7 +162,7 @@ async def test_top_prints_one_board(parkade: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["cancel", "a"], "2 ids begin with 'a': chatcmpl-aa11, chatcmpl-ab22; write more of the one you mean"),
+        (["cancel", "a"], "2 ids begin with 'a': aa11, ab22; write more of the one you mean"),
         (["park", "zz"], "no living request's id begins with 'zz'; `parkade ps` lists them"),
         (["unpark", ""], "no living request's id begins with ''; `parkade ps` lists them"),
         (["park", "job", "--then", "cancel"], "--then says what happens at the deadline: give --deadline SECONDS"),
@@ -253,55 +214,3 @@ def test_help_imports_no_grpc() -> None:
     code = "import sys, deploy.cli; print([name for name in ('grpc', 'google.protobuf') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SOON_S, check=True)
     assert done.stdout == "[]\n"
-
-
-class Terminal:
-    """A command in a terminal of its own."""
-
-    def __init__(self, stack: ExitStack, variables: Mapping[str, str], *arguments: str) -> None:
-        self._fd, inner = pty.openpty()
-        stack.callback(os.close, self._fd)
-        code = "from deploy.cli import main; main()"
-        self.process = stack.enter_context(
-            subprocess.Popen(
-                [sys.executable, "-c", code, *arguments],
-                stdin=inner,
-                stdout=inner,
-                stderr=inner,
-                env={**os.environ, **variables, "TERM": "xterm", "LINES": "30"},
-                start_new_session=True,
-            )
-        )
-        os.close(inner)
-        stack.callback(self.process.kill)
-
-    def read_until(self, text: str) -> None:
-        seen, deadline = "", time.monotonic() + SOON_S
-        while text not in seen:
-            assert time.monotonic() < deadline, f"{text!r} did not come: {seen!r}"
-            if select.select([self._fd], [], [], 0.1)[0]:
-                seen += os.read(self._fd, 1 << 16).decode(errors="replace")
-
-    def press(self, key: str) -> None:
-        os.write(self._fd, key.encode())
-
-
-@pytest.mark.parametrize("way", ["q", "ctrl-c"])
-async def test_a_live_board_is_left_with_q_and_with_ctrl_c(variables: Mapping[str, str], way: str) -> None:
-    with ExitStack() as stack:
-        terminal = Terminal(stack, variables, "top", "--interval", "60")
-        await asyncio.to_thread(terminal.read_until, "job-7")
-        if way == "q":
-            terminal.press("q")
-        else:
-            terminal.process.send_signal(signal.SIGINT)
-        assert await asyncio.to_thread(terminal.process.wait, SOON_S) == 0
-
-
-async def test_a_watch_is_left_with_ctrl_c(variables: Mapping[str, str], admission: PlayedAdmission) -> None:
-    admission.ring.add("pressure", "", "group-0", shortfall=3)
-    with ExitStack() as stack:
-        terminal = Terminal(stack, variables, "watch", "--from", "0")
-        await asyncio.to_thread(terminal.read_until, "shortfall=3")
-        terminal.process.send_signal(signal.SIGINT)
-        assert await asyncio.to_thread(terminal.process.wait, SOON_S) == 0
