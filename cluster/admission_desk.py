@@ -89,6 +89,7 @@ class AdmissionDesk:
     def register(self, capacity: GroupCapacity, port: EnginePort) -> None:
         """Take an engine in. ValueError if its group is known."""
         self._core.add_group(capacity)
+        self._chronicle.joined(capacity.group_id, capacity.num_pages)
         self._page_bytes[capacity.group_id] = capacity.page_bytes
         self._lines.open(capacity.group_id, port)
         self.tick()
@@ -112,7 +113,7 @@ class AdmissionDesk:
         now = self._now()
         rows = {row.request_id: row for row in self._core.status(now).requests}
         lost = self._core.remove_group(group_id, now)
-        self._chronicle.forget_group(group_id)
+        self._chronicle.left(group_id)
         log.error("group %s is lost with %d requests: %s", group_id, len(lost), reason)
         for request_id in lost:
             self._host.bury(rows[request_id], FinishReason.ERROR, f"{group_id} is lost: {reason}")

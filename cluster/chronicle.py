@@ -18,7 +18,6 @@ from scheduler.messages import (
     EngineEvent,
     Finished,
     FinishReason,
-    GroupLoad,
     Park,
     Parked,
     ParkFailed,
@@ -44,11 +43,21 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Park:
-    """The last park of a request, from its order on. `parked_at` is None until the engine has said it."""
+    """A park from its order on. `parked_at` is None until the engine has said it; `then` is the next one, ordered
+    before the engine has said that this is over."""
 
     free_before: int
-    parked_at: float | None = None
     was_held: bool = False
+    parked_at: float | None = None
+    then: "_Park | None" = None
+
+
+@dataclass(slots=True)
+class _Account:
+    """Of a group, as its engine told it last."""
+
+    free: int
+    last_command: int = 0
 
 
 class Chronicle:
@@ -57,7 +66,7 @@ class Chronicle:
     def __init__(self, ring: WatchRing, publish: Publish) -> None:
         self._ring = ring
         self._publish = publish
-        self._loads: dict[str, GroupLoad] = {}
+        self._accounts: dict[str, _Account] = {}
         self._entries: dict[str, _Entry] = {}
         self._parks: dict[str, _Park] = {}
 
@@ -92,19 +101,29 @@ class Chronicle:
 
     # ---- what admission orders and engines answer
 
+    def joined(self, group_id: str, num_pages: int) -> None:
+        """A group has come, empty."""
+        self._accounts[group_id] = _Account(num_pages)
+
+    def left(self, group_id: str) -> None:
+        self._accounts.pop(group_id, None)
+
     def ordered(self, order: Addressed, row: RequestRow | None) -> None:
         """`row` as it is after the order."""
         match order.command:
             case Admit(number=number) if row is not None:
                 self._entries[row.request_id] = _Entry(order.group_id, number, row)
             case Park(request_id=request_id, reason=reason):
-                load = self._loads.get(order.group_id)
-                held = reason is ParkReason.EXPLICIT
-                self._parks[request_id] = _Park(0 if load is None else load.pages_free, was_held=held)
+                park = _Park(self._accounts[order.group_id].free, reason is ParkReason.EXPLICIT)
+                if (last := self._parks.get(request_id)) is not None and last.parked_at is not None:
+                    last.then = park
+                else:
+                    self._parks[request_id] = park
 
     def heard(self, event: EngineEvent, before: RequestRow | None, now: float) -> None:
         """An engine's event; `before` is its request as it was, None for one that admission does not know there."""
-        load = self._loads[event.load.group_id] = event.load
+        load = event.load
+        self._accounts[load.group_id] = _Account(load.pages_free, load.last_command)
         if isinstance(event, Pressure):
             self._ring.add(
                 "pressure", "", load.group_id, shortfall=event.shortfall, free=load.pages_free, total=load.pages_total
@@ -129,10 +148,10 @@ class Chronicle:
 
     def caught_up(self, group_id: str) -> None:
         """All that came together from this engine was heard: admissions its last account contains did succeed."""
-        load = self._loads.get(group_id)
-        if load is not None and self._entries:
+        account = self._accounts.get(group_id)
+        if account is not None and self._entries:
             for request_id, entry in list(self._entries.items()):
-                if entry.group_id == group_id and entry.number <= load.last_command:
+                if entry.group_id == group_id and entry.number <= account.last_command:
                     self._admitted(request_id)
 
     def ended(self, before: RequestRow, reason: FinishReason, error: str | None = None) -> None:
@@ -143,9 +162,6 @@ class Chronicle:
         facts |= {"recomputes": before.recomputes, "age_s": before.age_s}
         self._tell("finished", before, **facts, **({} if error is None else {"error": error}))
 
-    def forget_group(self, group_id: str) -> None:
-        self._loads.pop(group_id, None)
-
     def _admitted(self, request_id: str) -> None:
         entry = self._entries.pop(request_id, None)
         if entry is not None:
@@ -155,6 +171,10 @@ class Chronicle:
         self._admitted(before.request_id)
         load = event.load
         park = self._parks.setdefault(before.request_id, _Park(load.pages_free))
+        if park.parked_at is not None:  # its restore found no room, and it was ordered out meanwhile: nothing new
+            park.was_held |= park.then is not None and park.then.was_held
+            park.then = None
+            return
         park.parked_at = now
         pages = event.num_pages if event.mode is ParkMode.COPY else before.pages
         self._tell(
@@ -190,6 +210,8 @@ class Chronicle:
 
     def _restored(self, event: Restored, before: RequestRow, now: float) -> None:
         park = self._parks.pop(before.request_id, None)
+        if park is not None and park.then is not None:
+            self._parks[before.request_id] = park.then
         since = None if park is None else park.parked_at
         self._tell(
             "restored",

@@ -1,6 +1,7 @@
 """Readings into Ray's metrics, which stand in Ray's own Prometheus endpoint and dashboard. A few microseconds each;
 nobody calls it for a token or a step as it runs."""
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,8 @@ from ray.util import metrics
 from cluster.instruments import GATEWAY_INSTRUMENTS, Instrument, Kind
 from cluster.readings import Reading, tier_label
 
+log = logging.getLogger(__name__)
+
 
 class MetricsPublisher:
     """The instruments that one process tells. Needs a process that is connected to a Ray."""
@@ -18,10 +21,13 @@ class MetricsPublisher:
         self._open = {each.name: _OpenInstrument(each.labels, _open(each)) for each in instruments}
 
     def publish(self, readings: Iterable[Reading]) -> None:
-        """KeyError for a name that is none of its instruments'."""
-        for name, value, labels in readings:
-            instrument = self._open[name]
-            instrument.record(value, dict(zip(instrument.labels, labels, strict=True)))
+        """What goes wrong with a reading is logged: whoever made it has more important things to do."""
+        for reading in readings:
+            try:
+                instrument = self._open[reading.name]
+                instrument.record(reading.value, dict(zip(instrument.labels, reading.labels, strict=True)))
+            except Exception:
+                log.exception("the metrics did not take %s", reading)
 
 
 class GatewayMetrics:

@@ -96,19 +96,31 @@ class PlayedEngine:
     async def admit(self) -> None:
         """Take in all that it was told to; an account follows."""
         await self.desk.flush()
+        self.has_taken_in()
+        await self.say(Progress(load=self.load()))
+
+    def has_taken_in(self) -> None:
+        """The same, and it says nothing yet."""
         for order in self.told(Admit):
             assert isinstance(order, Admit)
             request_id, prompt = order.submission.request_id, len(order.submission.prompt_tokens)
             if request_id not in self._tokens:
                 self._tokens[request_id] = prompt
                 self._pages[request_id] = -(-prompt // PAGE_SIZE)
-        await self.say(Progress(load=self.load()))
 
     async def park(self, request_id: str, reason: ParkReason, mode: ParkMode = ParkMode.COPY) -> None:
         await self.desk.flush()
         pages = self._pages.pop(request_id)
         copied = pages if mode is ParkMode.COPY else 0
         self._in_arena[request_id] = copied
+        await self._say_parked(request_id, reason, mode)
+
+    async def still_parked(self, request_id: str) -> None:
+        """Told to park what has not come back, it says again that it is parked."""
+        await self._say_parked(request_id, ParkReason.EXPLICIT, ParkMode.COPY)
+
+    async def _say_parked(self, request_id: str, reason: ParkReason, mode: ParkMode) -> None:
+        copied = self._in_arena[request_id]
         await self.say(
             Parked(
                 load=self.load(),

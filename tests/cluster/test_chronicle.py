@@ -191,3 +191,50 @@ async def test_pressure_and_failed_parks_are_told_with_their_numbers() -> None:
     await scene.engine.say(ParkFailed(load=scene.engine.load(), request_id="a", reason="no host memory"))
     assert ("park_failed", "a", {"tier": 0, "reason": "no host memory"}) in scene.told()
     assert Reading("parkade_failed_parks", 1, ("0",)) in scene.readings
+
+
+async def test_a_park_before_any_account_counts_from_an_empty_pool() -> None:
+    scene = Scene()
+    scene.desk.submit(submission("a"))
+    await scene.desk.orders.park("a", None, HoldTerms(), 0.0)
+    await scene.desk.flush()
+    scene.engine.has_taken_in()
+    await scene.engine.park("a", ParkReason.EXPLICIT)
+    kind, _, facts = scene.told()[-1]
+    assert (kind, facts["free_before"], facts["free"]) == ("parked", 64, 64)
+
+
+async def parked_and_ordered_back() -> Scene:
+    """Parked by an order at 100 s, unparked, and on its way back when a second order says park."""
+    scene = Scene()
+    await scene.resident("a")
+    await scene.desk.orders.park("a", None, HoldTerms(), 0.0)
+    await scene.engine.park("a", ParkReason.EXPLICIT)
+    await scene.desk.orders.unpark("a", None, 0.0)
+    scene.clock = 103.0
+    assert (await scene.desk.orders.park("a", None, HoldTerms(), 0.0)).state == "parking"
+    await scene.desk.flush()
+    return scene
+
+
+async def test_a_park_ordered_while_it_comes_back_is_a_second_one_and_the_first_keeps_its_wait() -> None:
+    scene = await parked_and_ordered_back()
+    await scene.engine.restore("a")
+    await scene.engine.park("a", ParkReason.EXPLICIT)
+    told = [(kind, facts.get("parked_s")) for kind, _, facts in scene.told() if kind in ("parked", "restored")]
+    assert told == [("parked", None), ("restored", 3.0), ("parked", None)]
+    assert scene.desk.orders.request("a", None).parks == 2
+
+
+async def test_a_park_ordered_while_it_comes_back_in_vain_is_still_the_first_one() -> None:
+    scene = await parked_and_ordered_back()
+    await scene.engine.say(Deferred(load=scene.engine.load(), request_id="a"))
+    await scene.engine.still_parked("a")
+    row = scene.desk.orders.request("a", None)
+    assert (row.state, row.held, row.parks) == ("parked", True, 1)
+    assert [kind for kind, _, _ in scene.told() if kind in ("parked", "restored")] == ["parked"]
+    await scene.desk.orders.unpark("a", None, 0.0)
+    scene.clock = 110.0
+    await scene.engine.restore("a")
+    (facts,) = [facts for kind, _, facts in scene.told() if kind == "restored"]
+    assert facts["parked_s"] == 10.0
