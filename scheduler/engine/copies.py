@@ -33,6 +33,10 @@ class Copies:
         self.under_way: dict[int, Copy] = {}
 
     @property
+    def are_ordered(self) -> bool:
+        return bool(self._ordered)
+
+    @property
     def are_pending(self) -> bool:
         """Whether pages will move without anybody's further doing."""
         return bool(self._ordered or self.under_way)
@@ -46,13 +50,15 @@ class Copies:
         if self._ordered:
             self._ordered = [one for one in self._ordered if one[0] is not family]
 
-    def fill(self, draft: Draft) -> None:
-        """Put the orders into a plan."""
-        if not self._ordered:
-            return
+    def fill(self, draft: Draft) -> list[Family]:
+        """Put the orders into a plan. Returns the families of which nothing is left to copy."""
+        empty: list[Family] = []
         ordered, self._ordered = self._ordered, []
         for family, is_out in ordered:
             page_ids, arena_ids = family.page_ids, family.arena_ids
+            if not page_ids:  # the choices that held pages have ended since
+                empty.append(family)
+                continue
             self._roster.pool.begin_copy(page_ids)
             self._roster.arena.begin_copy(arena_ids)
             copy_id, self._next_id = self._next_id, self._next_id + 1
@@ -65,6 +71,7 @@ class Copies:
             self.under_way[copy_id] = Copy(
                 family=family, is_out=is_out, page_ids=page_ids, arena_ids=arena_ids, step=draft.step
             )
+        return empty
 
     def land(self, copy_id: int) -> Copy:
         """A copy has ended, well or not, on every rank."""

@@ -139,9 +139,9 @@ class EngineCore:
                 finished=self._exits.take_finished(),
                 freed_arena_ids=self._roster.take_unwanted(),
             )
-            self._copies.fill(draft)
+            self._parking.fill(draft, now)
             self._planner.fill(draft)
-            if draft.chunks:
+            if draft.chunks or not draft.stalled:
                 self._stall.clear()
             makes_room = bool(draft.stalled) and self._make_room(draft, now)
             if not draft.is_empty:

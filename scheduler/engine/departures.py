@@ -62,6 +62,10 @@ class Departures:
         """It is parked, and its pages are free."""
         self._parked(family, ParkMode.RECOMPUTE, self._recompute.drop(family), now)
 
+    def leave_empty(self, family: Family, now: float) -> None:
+        """It is parked, and held nothing."""
+        self._parked(family, ParkMode.COPY, 0, now)
+
     def land(self, family: Family, result: CopyResult, now: float) -> None:
         """The copy has ended: parked one way or the other, or it runs on."""
         if result.outcome is CopyOutcome.DONE:
@@ -96,8 +100,8 @@ class Departures:
         self._roster.place(family, State.PARKING)
         if arena_ids:
             self._copies.order(family, is_out=True)
-        else:  # nothing of it is computed, so nothing is in flight either
-            self._parked(family, ParkMode.COPY, 0, now)
+        else:  # nothing of what lives is computed, so nothing of it is in flight either
+            self.leave_empty(family, now)
 
     def _parked(
         self, family: Family, mode: ParkMode, num_pages: int, now: float, *, result: CopyResult | None = None

@@ -5,6 +5,7 @@ An order that meets the opposite move under way waits for its end; the last such
 
 from scheduler.engine.copies import Copies, Copy
 from scheduler.engine.departures import Departures
+from scheduler.engine.draft import Draft
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.recompute import Recompute
 from scheduler.engine.returns import Returns
@@ -67,6 +68,13 @@ class Parking:
         self._copies.forget(family)
         self._recompute.forget(family)
         self._departures.refused.discard(family.request_id)
+
+    def fill(self, draft: Draft, now: float) -> None:
+        """Put the copies ordered into a plan."""
+        if self._copies.are_ordered:
+            for family in self._copies.fill(draft):
+                self._departures.leave_empty(family, now)
+                self._follow(family, now)
 
     def drop_ready(self, now: float) -> None:
         """An answer has come: drop the pages of those that waited for it."""

@@ -31,7 +31,7 @@ class StallWatch:
         self.since: float | None = None
 
     def clear(self) -> None:
-        """A step computes something."""
+        """A step computes something, or nobody waits."""
         self.since = None
         self._parking.forget_refusals()
 

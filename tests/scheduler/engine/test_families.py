@@ -275,12 +275,18 @@ def test_a_family_that_never_fits_is_told_both_numbers_for_every_choice(n: int, 
     assert [(event.reason, event.error) for event in rig.of(Finished)] == [(FinishReason.ERROR, error)]
 
 
-def test_with_parking_off_a_family_that_finds_no_page_ends_with_all_its_choices() -> None:
-    rig = Rig(pages=8, page_size=4, park=False, inflight=1)
-    rig.admit("a", prompt=5, max_tokens=12, n=2)
-    rig.admit("b", prompt=4, max_tokens=12)
+def test_a_family_whose_only_page_holder_ends_before_the_copy_is_sent_parks_with_nothing_to_copy() -> None:
+    rig = Rig(step_tokens=4, running=4, inflight=1)
+    stop = solo_run(submission("a", prompt=4).prompt_tokens, 0, 1000, 1)[0]
+    rig.admit("a", prompt=4, max_tokens=6, n=2, stop_ids=(stop,))
+    rig.plan()
+    rig.park("a")
+    assert rig.plan() is None
+    rig.answer()
     rig.settle()
-    ended = [name for name in "ab" if rig.finish(name) is FinishReason.ERROR]
-    assert len(ended) == 1
-    assert ended == ["b"] or [rig.finish("a", choice) for choice in (0, 1)] == [FinishReason.ERROR] * 2
-    assert rig.core.is_idle and rig.free == (8, 64)
+    assert rig.finish("a", 0) is FinishReason.STOP
+    assert [(event.num_pages, event.mode) for event in rig.of(Parked)] == [(0, ParkMode.COPY)]
+    assert rig.free == (16, 64) and not any(plan.copies_out for plan in rig.ranks.plans)
+    rig.restore("a")
+    rig.settle()
+    check_streams(rig, "a")

@@ -155,6 +155,16 @@ def test_a_stall_is_over_as_soon_as_one_is_parked() -> None:
     assert all(rig.tokens(name) == rig.solo(name) for name in "ab")
 
 
+def test_a_stall_that_ends_because_all_are_cancelled_leaves_no_clock_behind() -> None:
+    rig = crowded()
+    rig.settle()
+    assert rig.core.wake_at is not None
+    rig.cancel("a")
+    rig.cancel("b")
+    rig.settle()
+    assert rig.core.is_idle and rig.core.wake_at is None
+
+
 def test_with_no_arena_for_anybody_the_newest_ends_at_once_with_both_budgets() -> None:
     rig = crowded(arena=3)
     rig.settle()
@@ -215,3 +225,14 @@ def test_under_pressure_a_prompt_leaves_decoding_streams_the_pages_to_end_with(i
     chunks = {chunk.num_tokens for plan in rig.ranks.plans for chunk in plan.chunks if chunk.seq_id == 1}
     assert 0 < min(chunks - {1}) < 7, "a chunk was cut to the pages left to it"
     assert all(rig.tokens(name) == rig.solo(name) for name in "ab")
+
+
+def test_with_parking_off_a_family_that_finds_no_page_ends_with_all_its_choices() -> None:
+    rig = Rig(pages=8, page_size=4, park=False, inflight=1)
+    rig.admit("a", prompt=5, max_tokens=12, n=2)
+    rig.admit("b", prompt=4, max_tokens=12)
+    rig.settle()
+    ended = [name for name in "ab" if rig.finish(name) is FinishReason.ERROR]
+    assert len(ended) == 1
+    assert ended == ["b"] or [rig.finish("a", choice) for choice in (0, 1)] == [FinishReason.ERROR] * 2
+    assert rig.core.is_idle and rig.free == (8, 64)
