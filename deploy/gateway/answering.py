@@ -2,9 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from deploy.errors import Internal, api_error_of
@@ -12,9 +12,7 @@ from deploy.gateway.live_request import ClientGone
 from deploy.gateway.responses import error_response, log_failure
 
 _CLIENT_GONE_STATUS = 499  # nobody reads it; access logs do
-SelfT = TypeVar("SelfT")
-P = ParamSpec("P")
-Route = Callable[Concatenate[SelfT, Request, P], Coroutine[Any, Any, Response]]
+RouteT = TypeVar("RouteT", bound=Callable[..., Coroutine[Any, Any, Response]])
 
 
 async def answer(work: Awaitable[Response], where: str, param: str | None = None) -> Response:
@@ -30,12 +28,12 @@ async def answer(work: Awaitable[Response], where: str, param: str | None = None
         return error_response(known)
 
 
-def told(work: Route[SelfT, P]) -> Route[SelfT, P]:
+def told(work: RouteT) -> RouteT:
     """For a route's method: whatever it raises is told to the client in our shape."""
 
     @wraps(work)
-    async def route(self: SelfT, request: Request, /, *args: P.args, **kwargs: P.kwargs) -> Response:
+    async def route(*args: Any, **kwargs: Any) -> Response:
         # The name of the method, not the path: what stands in the log is no client's text.
-        return await answer(work(self, request, *args, **kwargs), work.__name__)
+        return await answer(work(*args, **kwargs), work.__name__)
 
-    return route
+    return cast(RouteT, route)

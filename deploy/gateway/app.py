@@ -1,6 +1,6 @@
 """The HTTP application: its door and routes, and OpenAI's error shape for what goes wrong on the way to them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,7 @@ from deploy.api_keys import ApiKeys
 from deploy.errors import ApiError, Internal, InvalidRequest, MethodNotAllowed, NotFound, Unavailable
 from deploy.gateway.backend import Backend
 from deploy.gateway.caller import caller_of
-from deploy.gateway.door import HEADER, Door
+from deploy.gateway.door import Door
 from deploy.gateway.face import Face, FirstTokenMeter, NoMeter
 from deploy.gateway.fields import CheckedBody
 from deploy.gateway.limits import GatewayLimits
@@ -23,13 +23,16 @@ from deploy.gateway.order_bodies import ParkOrder, PriorityOrder
 from deploy.gateway.order_desk import OrderDesk
 from deploy.gateway.responses import error_response, log_failure
 from deploy.gateway.served_model import ServedModel
+from deploy.request_ids import HEADER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fittings:
-    """What an application may have beside its backend. Without `keys` everybody is let in."""
+    """What an application may have beside its backend. Without `keys` everybody is let in; `tells_id` is off where the
+    server round the application sends X-Request-Id back."""
 
     keys: ApiKeys | None = None
+    tells_id: bool = True
     meter: FirstTokenMeter = field(default_factory=NoMeter)
     metrics_page: MetricsPage = field(default_factory=NoMetrics)
 
@@ -47,9 +50,9 @@ def create_app(
         await face.close()
 
     app = FastAPI(title="Parkade", docs_url=None, redoc_url=None, lifespan=lifespan)
-    app.add_middleware(Door, keys=fittings.keys)
+    app.add_middleware(Door, keys=fittings.keys, tells_id=fittings.tells_id)
     app.add_exception_handler(HTTPException, _tell_http_error)
-    app.add_exception_handler(Exception, _tell_unexpected)
+    app.add_exception_handler(Exception, _unexpected_teller(tells_id=fittings.tells_id))
     _add_face(app, face)
     _add_orders(app, OrderDesk(backend, limits, model.max_tokens))
     _add_metrics(app, fittings.metrics_page)
@@ -116,9 +119,12 @@ def _methods_of(request: Request) -> set[str]:
     return {method for route in routes for method in getattr(route, "methods", None) or ()}
 
 
-async def _tell_unexpected(request: Request, error: Exception) -> Response:
-    """It is made outside the door, so it takes the request's id along by itself."""
-    log_failure(request.url.path, error)
-    response = error_response(Internal())
-    response.headers[HEADER] = caller_of(request.scope).request_id
-    return response
+def _unexpected_teller(*, tells_id: bool) -> Callable[[Request, Exception], Awaitable[Response]]:
+    async def tell(request: Request, error: Exception) -> Response:
+        log_failure(request.url.path, error)
+        response = error_response(Internal())
+        if tells_id:  # this is outside the door, which does it else
+            response.headers[HEADER] = caller_of(request.scope).request_id
+        return response
+
+    return tell

@@ -1,10 +1,11 @@
 """Who asks, and under which id: what is known of an HTTP request before it is routed."""
 
 import re
-import uuid
 from dataclasses import dataclass
 
 from starlette.types import Scope
+
+from deploy.request_ids import new_request_id
 
 _SCOPE_KEY = "parkade.caller"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -28,11 +29,6 @@ class Caller:
 
 def is_request_id(text: str) -> bool:
     return _REQUEST_ID.fullmatch(text) is not None
-
-
-def new_request_id(prefix: str) -> str:
-    """Unguessable: who knows an id, and has the same owner, steers its request."""
-    return f"{prefix}-{uuid.uuid4().hex}"
 
 
 def caller_of(scope: Scope) -> Caller:

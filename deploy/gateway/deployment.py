@@ -63,6 +63,7 @@ class Gateway:
             keys=None if spec.api_key_file is None else load_api_keys(Path(spec.api_key_file)),
             meter=GatewayMetrics(),
             metrics_page=NodeMetrics(spec.limits.metrics_s),
+            tells_id=False,  # Serve does, for every answer
         )
         self._backend = await connect_backend(spec.cluster_id)
         return create_app(self._backend, model, spec.limits, fittings)

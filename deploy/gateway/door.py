@@ -8,19 +8,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deploy.api_keys import ApiKeys
 from deploy.errors import ApiError, InvalidRequest, Unauthorized
-from deploy.gateway.caller import REQUEST_ID_BOUND, Caller, is_request_id, new_request_id, set_caller
+from deploy.gateway.caller import REQUEST_ID_BOUND, Caller, is_request_id, set_caller
 from deploy.gateway.responses import error_response
+from deploy.request_ids import HEADER, new_request_id
 
-HEADER = "X-Request-Id"
 _REALM = 'Bearer realm="parkade"'
 
 
 class Door:
-    """Without `keys` everybody passes, as owner ""."""
+    """Without `keys` everybody passes, as owner "". `tells_id` is off where a layer before this one tells the id."""
 
-    def __init__(self, app: ASGIApp, keys: ApiKeys | None) -> None:
+    def __init__(self, app: ASGIApp, keys: ApiKeys | None, tells_id: bool) -> None:
         self._app = app
         self._keys = keys
+        self._tells_id = tells_id
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -30,7 +31,7 @@ class Door:
         set_caller(scope, caller)
 
         async def send_with_id(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            if message["type"] == "http.response.start" and self._tells_id:
                 MutableHeaders(scope=message)[HEADER] = caller.request_id
             await send(message)
 

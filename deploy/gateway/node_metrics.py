@@ -31,6 +31,8 @@ class NodeMetrics:
 
 
 def _url_of_this_node() -> str:
+    if not ray.is_initialized():  # to ask it would start one
+        raise MetricsUnavailable("this process is not connected to Ray")
     try:
         node_id = ray.get_runtime_context().get_node_id()
         nodes = [node for node in ray.nodes() if node["NodeID"] == node_id]  # type: ignore[no-untyped-call]

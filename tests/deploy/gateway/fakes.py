@@ -45,13 +45,16 @@ def _byte_of(char: str) -> int:
     return code if code < 256 else [*range(0x21), *range(0x7F, 0xA1), 0xAD][code - 256]
 
 
-def served_model(*, max_model_len: int = 200, pool_tokens: int = 1_000, adds_bos: bool = False) -> ServedModel:
+def served_model(
+    *, max_model_len: int = 200, pool_tokens: int = 1_000, page_size: int = 1, adds_bos: bool = False
+) -> ServedModel:
     return ServedModel(
         model_id="org/tiny",
         tokenizer=TextTokenizer(byte_tokenizer(adds_bos=adds_bos)),
         template=ChatTemplate(TEMPLATE),
         max_model_len=max_model_len,
         pool_tokens=pool_tokens,
+        page_size=page_size,
         vocab_size=300,
         stop_token_ids=(EOS,),
         created=1_700_000_000,

@@ -21,7 +21,9 @@ STEP_S = 0.01
 
 
 class PlayedCluster:
-    """Admission and engine in one: says "ab" a step, up to the request's bound or its cancel. Refuses priority -1."""
+    """Admission and engine in one: says "ab" a step in each choice, up to the request's bound or its cancel. Refuses
+    priority -1.
+    """
 
     def __init__(self) -> None:
         self._hub = TokenHub(lambda _: None)
@@ -33,6 +35,9 @@ class PlayedCluster:
 
     async def close(self) -> None:
         self._hub.close()
+
+    async def check_room(self) -> None:
+        """There is always some."""
 
     async def submit(self, submission: Submission) -> AdmissionRefused | None:
         if submission.priority == -1:
@@ -48,12 +53,13 @@ class PlayedCluster:
         return {"requests": (), "groups": (), "num_cancelled": self._num_cancelled}
 
     async def _speak(self, submission: Submission) -> None:
-        request_id = submission.request_id
+        name, choices = submission.request_id, range(submission.n)
+        words = [TokenEvent(request_id=name, choice=choice, tokens=tuple(b"ab")) for choice in choices]
         for _ in range(submission.stop.max_tokens // 2):
-            self._hub.send({submission.gateway_id: [TokenEvent(request_id=request_id, tokens=tuple(b"ab"))]})
+            self._hub.send({submission.gateway_id: words})
             await asyncio.sleep(STEP_S)
-        end = TokenEvent(request_id=request_id, finish=FinishReason.LENGTH)
-        self._hub.send({submission.gateway_id: [end]})
+        ends = [TokenEvent(request_id=name, choice=choice, finish=FinishReason.LENGTH) for choice in choices]
+        self._hub.send({submission.gateway_id: ends})
 
 
 def main(model_dir: str, ray_dir: str, port: int) -> None:

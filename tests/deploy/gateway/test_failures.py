@@ -118,9 +118,7 @@ async def test_admission_that_does_not_say_whether_there_is_room_is_503(
     assert (response.status_code, response.json()["error"]["code"]) == (503, "backend_lost")
 
 
-@pytest.mark.parametrize(
-    "refusal", [QueueFull(8, 8, "requests", 3), CapacityExhausted(3)], ids=lambda e: type(e).__name__
-)
+@pytest.mark.parametrize("refusal", [QueueFull(8, 8, "requests", 3), CapacityExhausted(3)], ids=["queue", "capacity"])
 @pytest.mark.parametrize("path", [CHAT, "/v1/completions"])
 async def test_without_room_a_request_is_refused_before_it_is_tokenized(
     path: str, refusal: Exception, backend: HandPlayedBackend, client: httpx.AsyncClient, chat_body: Body

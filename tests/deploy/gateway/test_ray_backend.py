@@ -9,9 +9,10 @@ import pytest
 from cluster.errors import ClusterFailed
 from deploy.errors import BackendLost
 from deploy.gateway.ray_backend import RayBackend
-from scheduler.admission.errors import NoGroup
+from scheduler.admission import DuplicateRequest, HoldTerms, NoGroup, QueueFull, RequestRow, UnknownRequest
 from scheduler.messages import FinishReason, Submission, TokenEvent
 from scheduler.sampling import SamplingParams, StopRules
+from tests.deploy.gateway.fakes import request_row
 
 
 class Wire:
@@ -31,6 +32,36 @@ class HandPlayedAdmission:
         self.cancelled: list[str] = []
         self.refusal: Exception | None = None
         self.lost: Exception | None = None
+        self.no_room: Exception | None = None
+        self.calls: list[tuple[object, ...]] = []
+
+    async def check_room(self) -> None:
+        if self.no_room is not None:
+            raise self.no_room
+
+    async def requests(self, owner: str | None) -> list[RequestRow]:
+        return [await self._row("requests", owner)]
+
+    async def request(self, request_id: str, owner: str | None) -> RequestRow:
+        return await self._row("request", request_id, owner)
+
+    async def end(self, request_id: str, owner: str | None) -> RequestRow:
+        return await self._row("end", request_id, owner)
+
+    async def park(self, request_id: str, owner: str | None, terms: HoldTerms, wait_s: float = 5.0) -> RequestRow:
+        return await self._row("park", request_id, owner, terms, wait_s)
+
+    async def unpark(self, request_id: str, owner: str | None, wait_s: float = 0.0) -> RequestRow:
+        return await self._row("unpark", request_id, owner, wait_s)
+
+    async def set_priority(self, request_id: str, owner: str | None, priority: int) -> RequestRow:
+        return await self._row("set_priority", request_id, owner, priority)
+
+    async def _row(self, *call: object) -> RequestRow:
+        if self.lost is not None:
+            raise self.lost
+        self.calls.append(call)
+        return request_row("a")
 
     async def submit(self, submission: Submission) -> None:
         if self.refusal is not None:
@@ -46,14 +77,15 @@ class HandPlayedAdmission:
         group = {"group_id": "group-0", "pages_free": 3, "survivor_id": "chatcmpl-secret"}
         return {
             "queued_requests": 1,
-            "requests": [{"request_id": "chatcmpl-secret", "state": "parked"}],
+            "requests": [{"request_id": "chatcmpl-secret", "owner": "alice", "state": "parked"}],
             "groups": [group],
         }
 
 
-def submission(request_id: str) -> Submission:
+def submission(request_id: str, n: int = 1) -> Submission:
     return Submission(
         request_id=request_id,
+        n=n,
         gateway_id="g",
         prompt_tokens=(1,),
         sampling=SamplingParams(),
@@ -61,8 +93,8 @@ def submission(request_id: str) -> Submission:
     )
 
 
-def event(request_id: str, *tokens: int, finish: FinishReason | None = None) -> TokenEvent:
-    return TokenEvent(request_id=request_id, tokens=tokens, finish=finish)
+def event(request_id: str, *tokens: int, choice: int = 0, finish: FinishReason | None = None) -> TokenEvent:
+    return TokenEvent(request_id=request_id, choice=choice, tokens=tokens, finish=finish)
 
 
 @pytest.fixture
@@ -86,7 +118,7 @@ async def backend(wires: dict[str, Wire], admission: HandPlayedAdmission) -> Asy
 
 
 async def collect(backend: RayBackend, request_id: str) -> list[Sequence[TokenEvent]]:
-    return [list(events) async for events in backend.events(request_id)]
+    return [list(events) async for events in backend.events(request_id, None)]
 
 
 async def test_each_request_gets_its_own_events_in_order(backend: RayBackend, wires: dict[str, Wire]) -> None:
@@ -129,9 +161,100 @@ async def test_late_events_of_a_cancelled_request_are_dropped(
 
 async def test_a_refused_request_leaves_nothing(backend: RayBackend, admission: HandPlayedAdmission) -> None:
     admission.refusal = NoGroup(1)
-    with pytest.raises(NoGroup):
-        await backend.submit(submission("a"))
+    for _ in range(2):  # its id is as good as new
+        with pytest.raises(NoGroup):
+            await backend.submit(submission("a"))
     assert backend.num_open == 0
+    await backend.cancel("a")
+    assert admission.cancelled == []
+
+
+async def test_a_family_ends_with_its_last_choice(backend: RayBackend, wires: dict[str, Wire]) -> None:
+    await backend.submit(submission("a", n=3))
+    ends = [event("a", choice=choice, finish=FinishReason.STOP) for choice in (1, 0, 2)]
+    reading = asyncio.ensure_future(collect(backend, "a"))
+    for end in ends:
+        wires["group-0"].batches.put_nowait([end])
+        await asyncio.sleep(0)
+    assert [item for batch in await reading for item in batch] == ends
+
+
+async def test_a_lost_connection_ends_each_choice_that_has_not_ended(
+    backend: RayBackend, wires: dict[str, Wire]
+) -> None:
+    await backend.submit(submission("a", n=3))
+    wires["group-0"].batches.put_nowait([event("a", choice=1, finish=FinishReason.STOP)])
+    wires["group-0"].batches.put_nowait(None)
+    events = [item for batch in await collect(backend, "a") for item in batch]
+    assert [(item.choice, item.finish) for item in events] == [
+        (1, FinishReason.STOP),
+        (0, FinishReason.ERROR),
+        (2, FinishReason.ERROR),
+    ]
+
+
+async def test_an_id_in_use_is_refused_and_its_request_unharmed(
+    backend: RayBackend, wires: dict[str, Wire], admission: HandPlayedAdmission
+) -> None:
+    await backend.submit(submission("a"))
+    with pytest.raises(DuplicateRequest):
+        await backend.submit(submission("a"))
+    assert admission.submitted == ["a"]
+    wires["group-0"].batches.put_nowait([event("a", 1, finish=FinishReason.STOP)])
+    assert await collect(backend, "a") == [[event("a", 1, finish=FinishReason.STOP)]]
+    await backend.submit(submission("a"))  # it has ended: the id is free
+    wires["group-0"].batches.put_nowait([event("a", 2, finish=FinishReason.STOP)])
+    assert await collect(backend, "a") == [[event("a", 2, finish=FinishReason.STOP)]]
+
+
+async def test_an_id_that_was_cancelled_is_free_once_its_last_event_has_come(
+    backend: RayBackend, wires: dict[str, Wire]
+) -> None:
+    await backend.submit(submission("a"))
+    await backend.cancel("a")
+    with pytest.raises(DuplicateRequest):  # the next "a" would be told the tokens of the last one
+        await backend.submit(submission("a"))
+    await backend.submit(submission("b"))
+    late = [event("a", 1), event("a", finish=FinishReason.CANCELLED), event("b", finish=FinishReason.STOP)]
+    wires["group-0"].batches.put_nowait(late)
+    await collect(backend, "b")  # the pump has passed all that came before
+    await backend.submit(submission("a"))
+    wires["group-0"].batches.put_nowait([event("a", 2, finish=FinishReason.STOP)])
+    assert await collect(backend, "a") == [[event("a", 2, finish=FinishReason.STOP)]]
+
+
+async def test_only_requests_of_this_gateway_are_cancelled(backend: RayBackend, admission: HandPlayedAdmission) -> None:
+    await backend.cancel("of another gateway")
+    assert admission.cancelled == []
+
+
+async def test_orders_go_to_admission_as_they_are(backend: RayBackend, admission: HandPlayedAdmission) -> None:
+    terms = HoldTerms(5.0)
+    assert await backend.requests("alice") == [request_row("a")]
+    assert await backend.request("a", "alice") == request_row("a")
+    await backend.park("a", "alice", terms, 2.5)
+    await backend.unpark("a", "alice")
+    await backend.set_priority("a", "alice", 3)
+    await backend.end("a", "alice")
+    assert admission.calls == [
+        ("requests", "alice"),
+        ("request", "a", "alice"),
+        ("park", "a", "alice", terms, 2.5),
+        ("unpark", "a", "alice", 0.0),
+        ("set_priority", "a", "alice", 3),
+        ("end", "a", "alice"),
+    ]
+
+
+async def test_refused_orders_and_a_full_queue_are_told_as_they_are(
+    backend: RayBackend, admission: HandPlayedAdmission
+) -> None:
+    admission.no_room = QueueFull(8, 8, "requests", 2)
+    with pytest.raises(QueueFull):
+        await backend.check_room()
+    admission.lost = UnknownRequest("a")
+    with pytest.raises(UnknownRequest):
+        await backend.park("a", "", HoldTerms())
 
 
 async def test_a_lost_connection_ends_the_requests_it_served(backend: RayBackend, wires: dict[str, Wire]) -> None:
@@ -156,6 +279,8 @@ async def test_with_the_last_connection_all_requests_end_and_no_more_are_taken(
     with pytest.raises(BackendLost, match="no engine is connected"):
         await backend.submit(submission("new"))
     with pytest.raises(BackendLost, match="no engine is connected"):
+        await backend.check_room()
+    with pytest.raises(BackendLost, match="no engine is connected"):
         await backend.status()
 
 
@@ -175,4 +300,6 @@ async def test_a_lost_admission_is_a_lost_backend_without_its_details(
         await backend.submit(submission("a"))
     with pytest.raises(BackendLost, match=r"^the scheduler behind this gateway does not answer$"):
         await backend.status()
+    with pytest.raises(BackendLost, match=r"^the scheduler behind this gateway does not answer$"):
+        await backend.requests("")
     assert backend.num_open == 0

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from deploy.request_ids import SERVE_LAYERS
 from tests.deploy.gateway.fakes import TEMPLATE, byte_tokenizer
 
 CHAT = "/v1/chat/completions"
 END_S = 60.0
-RAY = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+RAY = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", **SERVE_LAYERS}
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +62,12 @@ async def test_answers_errors_and_disconnects_pass_serves_proxy(url: str) -> Non
     async with httpx.AsyncClient(base_url=url, timeout=30, trust_env=False) as client:
         whole = await client.post(CHAT, json=body(max_tokens=4))
         assert whole.json()["choices"][0]["message"]["content"] == "abab"
+        assert whole.json()["id"] == whole.headers["x-request-id"]
+        assert whole.json()["id"].startswith("chatcmpl-")
+
+        family = await client.post(CHAT, json=body(max_tokens=4, n=2), headers={"X-Request-Id": "family-1"})
+        assert [choice["message"]["content"] for choice in family.json()["choices"]] == ["abab", "abab"]
+        assert family.json()["id"] == family.headers["x-request-id"] == "family-1"
 
         async with client.stream("POST", CHAT, json=body(max_tokens=40, stream=True)) as stream:
             pieces = [piece async for piece in stream.aiter_bytes()]
@@ -70,7 +77,9 @@ async def test_answers_errors_and_disconnects_pass_serves_proxy(url: str) -> Non
         assert "".join(deltas) == "ab" * 20
         assert len(pieces) > 3  # as they come, not all at the end
 
-        assert (await client.get("/nothing")).json()["error"]["code"] == "route_not_found"
+        nothing = await client.get("/nothing")
+        assert nothing.json()["error"]["code"] == "route_not_found"
+        assert nothing.headers["x-request-id"].startswith("req-")
         assert (await client.get("/health")).json()["num_cancelled"] == 0
 
         async with client.stream("POST", CHAT, json=body(stream=True)) as stream:
@@ -81,7 +90,10 @@ async def test_answers_errors_and_disconnects_pass_serves_proxy(url: str) -> Non
             await client.post(CHAT, json=body(), timeout=1)
         await await_cancels(client, 2)
 
-        # Last: for a moment after a full queue the gateway refuses whatever comes.
+        page = await client.get("/metrics")
+        assert page.status_code == 200
+        assert all("ray_parkade_" in line for line in page.text.splitlines())
+
         full = await client.post(CHAT, json=body(priority=-1))
         assert (full.status_code, full.headers["retry-after"]) == (429, "5")
         assert full.json()["error"]["code"] == "queue_full"

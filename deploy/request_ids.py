@@ -1,0 +1,43 @@
+"""Ids of HTTP requests, and the layer that gives a request its id before Serve does.
+
+Serve stamps every request that comes without X-Request-Id with an id from an ordinary random generator, hands it on as
+if the client had chosen it, and sends it back with the answer. `IdStamp` stands before Serve's own layers: so the id is
+one of ours, which nobody can guess and whose prefix says what it names. Serve still sends it back.
+
+Serve's processes import this module by the name in `SERVE_LAYERS`; it imports next to nothing.
+"""
+
+import uuid
+
+from starlette.datastructures import MutableHeaders
+from starlette.middleware import Middleware
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+HEADER = "X-Request-Id"
+# For the environment of whoever starts Ray, where Serve's proxies and replicas read it. Without it ids are Serve's.
+SERVE_LAYERS = {"RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "deploy.request_ids.serve_layers"}
+_PREFIXES = {"/v1/chat/completions": "chatcmpl", "/v1/completions": "cmpl"}
+
+
+def new_request_id(prefix: str) -> str:
+    """Unguessable: who knows an id, and has the same owner, steers its request."""
+    return f"{prefix}-{uuid.uuid4().hex}"
+
+
+class IdStamp:
+    """Leaves an id alone that the client has chosen, whatever it is."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            headers = MutableHeaders(scope=scope)
+            if HEADER not in headers:
+                headers[HEADER] = new_request_id(_PREFIXES.get(scope["path"], "req"))
+        await self._app(scope, receive, send)
+
+
+def serve_layers() -> list[Middleware]:
+    """What Serve calls for."""
+    return [Middleware(IdStamp)]
