@@ -9,7 +9,8 @@ from scheduler.messages import EngineEvent, FinishReason, Parked, ParkFailed, Re
 # What is counted, in the order in which it is told.
 DEEDS = (
     *("requests", "families", "cancelled", "parked by copy", "parked by recompute", "parked by order"),
-    *("restored by copy", "restored by recompute", "parks failed", "copies failed", "copies spoilt"),
+    *("restored by copy", "restored by recompute", "parks failed"),
+    *("copies failed", "copies spoilt", "wrong checksums found"),
 )
 
 

@@ -1,11 +1,13 @@
 """Ranks for exactness: loaded once for a model and a number of ranks, used by one engine after the other."""
 
 import contextlib
+import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.engine_arm import PAGE_SIZE, EngineShape, rank_specs
+from bench.exactness.spoil import arena_path, flip_bit
 from bench.local_group import EventListener, LocalGroup, all_ended, unheard
 from bench.shared_ranks import SharedRanks, Verdict, as_it_is
 from scheduler.engine.config import EngineConfig
@@ -22,6 +24,11 @@ class ExactRanks:
 
     ranks: SharedRanks
     limits: EngineConfig
+    arena_paths: tuple[Path, ...] = ()
+
+    def spoil_slot(self, slot: int) -> None:
+        """Change a byte of what lies in an arena slot, on one rank or the other."""
+        flip_bit(self.arena_paths[slot % len(self.arena_paths)], slot, at=slot * 97)
 
     @contextlib.asynccontextmanager
     async def engine(
@@ -48,7 +55,9 @@ class ExactRanks:
 @contextlib.asynccontextmanager
 async def exact_ranks(model_dir: Path, shape: EngineShape, max_model_len: int) -> AsyncIterator[ExactRanks]:
     """Ranks as processes of their own, with one rank too."""
-    executor = await ProcessExecutor.start(rank_specs(model_dir, shape, max_model_len))
+    specs = rank_specs(model_dir, shape, max_model_len)
+    prefix = f"bench-{secrets.token_hex(8)}"
+    executor = await ProcessExecutor.start([replace(spec, arena_prefix=prefix) for spec in specs])
     ranks = SharedRanks(executor)
     limits = EngineConfig(
         group_id="exactness",
@@ -60,6 +69,7 @@ async def exact_ranks(model_dir: Path, shape: EngineShape, max_model_len: int) -
         max_model_len=max_model_len,
     )
     try:
-        yield ExactRanks(ranks=ranks, limits=limits)
+        paths = tuple(arena_path(prefix, spec.rank) for spec in specs)
+        yield ExactRanks(ranks=ranks, limits=limits, arena_paths=paths)
     finally:
         await ranks.stop()

@@ -38,6 +38,9 @@ def add_outcome(report: Report, what: str, outcome: Outcome) -> None:
         Bar(name=f"{what}: parks by copy", value=outcome.deeds["parked by copy"], bound=1),
         Bar(name=f"{what}: parks by recompute", value=outcome.deeds["parked by recompute"], bound=1),
     ]
+    if outcome.deeds["copies spoilt"]:
+        found = outcome.deeds["wrong checksums found"]
+        report.bars.append(Bar(name=f"{what}: wrong checksums found", value=found, bound=1))
 
 
 def add_http(report: Report, what: str, park: HttpPark) -> None:

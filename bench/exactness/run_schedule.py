@@ -82,10 +82,11 @@ async def run_schedule(ranks: ExactRanks, schedule: Schedule, bank: tuple[BankEn
         max_inflight=schedule.max_inflight,
         recompute=schedule.recompute,
     )
-    outcome, faults = Outcome(), Faults()
+    outcome, faults = Outcome(), Faults(ranks.spoil_slot)
     async with ranks.engine(config, faults.verdict, outcome.hear) as group:
         run = ScheduleRun(schedule, bank, group, faults)
         await run.run()
+        outcome.deeds["wrong checksums found"] = group.core.counters.corrupt_copies
     outcome.deeds["copies failed"] = faults.num_failed
     outcome.deeds["copies spoilt"] = faults.num_spoilt
     for at, stream in run.streams.items():

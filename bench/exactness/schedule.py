@@ -8,7 +8,7 @@ from kv import pages_for
 
 
 class Deed(StrEnum):
-    """FAIL: the next copy ends as failed. SPOIL: the next copy in finds a wrong checksum."""
+    """FAIL: the next copy ends as failed. SPOIL: of the next copy out a byte is changed in the arena."""
 
     PARK = "park"
     UNPARK = "unpark"
@@ -16,6 +16,9 @@ class Deed(StrEnum):
     CANCEL = "cancel"
     FAIL = "fail"
     SPOIL = "spoil"
+
+
+WEIGHTS = {Deed.PARK: 6, Deed.UNPARK: 6, Deed.PRIORITY: 2, Deed.CANCEL: 1, Deed.FAIL: 2, Deed.SPOIL: 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,7 @@ class Bounds:
     max_step_tokens: int
     max_requests: int = 7
     max_choices: int = 3
-    max_acts: int = 14
+    max_acts: int = 30
 
 
 def draw_schedule(seed: int, bounds: Bounds) -> Schedule:
@@ -79,14 +82,14 @@ def draw_schedule(seed: int, bounds: Bounds) -> Schedule:
     asked = _draw_asked(draw, bounds)
     pages = [_pages(each, bounds) for each in asked]
     # The largest fits alone; beyond it the pool has room for a part of the rest.
-    num_pages = min(bounds.num_pages, max(pages) + 1 + int(draw.uniform(0.1, 0.9) * (sum(pages) - max(pages))))
+    num_pages = min(bounds.num_pages, max(pages) + 1 + int(draw.uniform(0.0, 0.6) * (sum(pages) - max(pages))))
     ample = min(bounds.arena_pages, 2 * sum(pages))
     arena_pages = draw.choice([0, max(pages) // 2, max(pages), ample, ample])
     # Without recompute a failed park could leave no way out: then the arena is ample and copies go well.
     recompute = arena_pages < ample or draw.random() < 0.7
     total = sum(each.max_tokens * each.n for each in asked)
     deeds = list(Deed) if recompute else [deed for deed in Deed if deed not in (Deed.FAIL, Deed.SPOIL)]
-    weights = [1 if deed is Deed.CANCEL else 3 for deed in deeds]
+    weights = [WEIGHTS[deed] for deed in deeds]
     acts = tuple(
         Act(
             deed=draw.choices(deeds, weights)[0],
