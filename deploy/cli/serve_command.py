@@ -1,6 +1,7 @@
 """`parkade serve`: flags and file into a checked config, then the server until it is stopped."""
 
 from functools import partial
+from typing import Any, NoReturn
 
 import typer
 
@@ -55,13 +56,18 @@ def serve_command(  # noqa: PLR0917 - flags have no order; Typer passes them by 
 
       parkade serve --config server.yaml --port 9000
     """
-    flags = dict(locals())
+    _serve(dict(locals()))
+
+
+def _serve(flags: dict[str, Any]) -> NoReturn:
+    """`flags` are the arguments above, None where nothing was given."""
+    debug: bool = flags["debug"]
     given = {name: flags[name] for name in ServeConfig.model_fields if flags[name] is not None}
     if debug:
         given.setdefault("log_level", "debug")
     environment = read_environment()
     with one_line_errors(debug=debug):
-        checked = load_config(given, config)
+        checked = load_config(given, flags["config"])
         with fetch_progress() as progress:
             folder = resolve_model(
                 checked.model,
