@@ -96,6 +96,8 @@ class Relay:
         return updates
 
     def _count(self, event: TokenEvent) -> None:
+        if event.parks == 0:
+            return
         self._parks = max(self._parks, event.parks)
         self._recomputes = max(self._recomputes, event.recomputes)
         self._parked_s = max(self._parked_s, event.parked_s)

@@ -1,85 +1,18 @@
 """Batches of several engines into the streams of their requests; connections and admission are played by hand."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
 from cluster.errors import ClusterFailed
 from deploy.errors import BackendLost
 from deploy.gateway.ray_backend import RayBackend
-from scheduler.admission import DuplicateRequest, HoldTerms, NoGroup, QueueFull, RequestRow, UnknownRequest
+from scheduler.admission import DuplicateRequest, HoldTerms, NoGroup, QueueFull, UnknownRequest
 from scheduler.messages import FinishReason, Submission, TokenEvent
 from scheduler.sampling import SamplingParams, StopRules
 from tests.deploy.gateway.fakes import request_row
-
-
-class Wire:
-    """A connection that yields what is put into it; None hangs up."""
-
-    def __init__(self) -> None:
-        self.batches: asyncio.Queue[list[TokenEvent] | None] = asyncio.Queue()
-
-    async def __aiter__(self) -> AsyncIterator[list[TokenEvent]]:
-        while (batch := await self.batches.get()) is not None:
-            yield batch
-
-
-class HandPlayedAdmission:
-    def __init__(self) -> None:
-        self.submitted: list[str] = []
-        self.cancelled: list[str] = []
-        self.refusal: Exception | None = None
-        self.lost: Exception | None = None
-        self.no_room: Exception | None = None
-        self.calls: list[tuple[object, ...]] = []
-
-    async def check_room(self) -> None:
-        if self.no_room is not None:
-            raise self.no_room
-
-    async def requests(self, owner: str | None) -> list[RequestRow]:
-        return [await self._row("requests", owner)]
-
-    async def request(self, request_id: str, owner: str | None) -> RequestRow:
-        return await self._row("request", request_id, owner)
-
-    async def end(self, request_id: str, owner: str | None) -> RequestRow:
-        return await self._row("end", request_id, owner)
-
-    async def park(self, request_id: str, owner: str | None, terms: HoldTerms, wait_s: float = 5.0) -> RequestRow:
-        return await self._row("park", request_id, owner, terms, wait_s)
-
-    async def unpark(self, request_id: str, owner: str | None, wait_s: float = 0.0) -> RequestRow:
-        return await self._row("unpark", request_id, owner, wait_s)
-
-    async def set_priority(self, request_id: str, owner: str | None, priority: int) -> RequestRow:
-        return await self._row("set_priority", request_id, owner, priority)
-
-    async def _row(self, *call: object) -> RequestRow:
-        if self.lost is not None:
-            raise self.lost
-        self.calls.append(call)
-        return request_row("a")
-
-    async def submit(self, submission: Submission) -> None:
-        if self.refusal is not None:
-            raise self.refusal
-        self.submitted.append(submission.request_id)
-
-    async def cancel(self, request_id: str) -> None:
-        self.cancelled.append(request_id)
-
-    async def status(self) -> Mapping[str, Any]:
-        if self.lost is not None:
-            raise self.lost
-        group = {"group_id": "group-0", "pages_free": 3, "survivor_id": "chatcmpl-secret"}
-        return {
-            "queued_requests": 1,
-            "requests": [{"request_id": "chatcmpl-secret", "owner": "alice", "state": "parked"}],
-            "groups": [group],
-        }
+from tests.deploy.gateway.played_admission import HandPlayedAdmission, Wire
 
 
 def submission(request_id: str, n: int = 1) -> Submission:
