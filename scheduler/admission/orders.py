@@ -34,6 +34,8 @@ def release(books: Books, request_id: str, now: float) -> None:
 def reprioritise(books: Books, request_id: str, priority: int) -> None:
     """Give it another priority in the client's own terms, from now on."""
     record = _living(books, request_id)
+    if priority == record.priority:
+        return
     if record.state is RequestState.QUEUED and not record.held:
         books.queue.remove(record)
         record.reprioritise(priority)

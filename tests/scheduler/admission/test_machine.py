@@ -114,40 +114,46 @@ TestAdmissionMachine.settings = settings(
 )
 
 
+@pytest.mark.parametrize("calm", [True, False], ids=["nothing late", "late and failing"])
 @pytest.mark.parametrize(
     ("pages", "seats", "arena", "recompute"),
     [
-        pytest.param(20, 6, 4000, True, id="ample arena"),
-        pytest.param(20, 6, 30, True, id="copies and recomputes"),
-        pytest.param(20, 6, 0, True, id="recompute only"),
-        pytest.param(20, 6, 30, False, id="no recompute, small arena"),
-        pytest.param(30, 3, 4000, False, id="seats are short"),
+        pytest.param(24, 6, 4000, True, id="ample arena"),
+        pytest.param(24, 6, 30, True, id="copies and recomputes"),
+        pytest.param(24, 6, 0, True, id="recompute only"),
+        pytest.param(24, 6, 30, False, id="no recompute and a small arena"),
+        pytest.param(48, 4, 4000, False, id="few seats"),
     ],
 )
-def test_a_crowded_day(pages: int, seats: int, arena: int, recompute: bool) -> None:
+def test_a_crowded_day(pages: int, seats: int, arena: int, recompute: bool, calm: bool) -> None:
     """Far more wish to run than can, all day, while those outside meddle."""
     draw = random.Random(seats * pages + arena)
-    world = World([plot(0, pages, seats, arena, recompute), plot(1, pages // 2, seats, arena, recompute)])
+    world = World([plot(0, pages, seats, arena, recompute), plot(1, pages // 2, seats - 1, arena, recompute)])
     did: Counter[str] = Counter()
-    for turn in range(900):
+    for turn in range(600):
         world.step()
         if len(world.alive) < 14:
             n, priority = draw.choice([1, 1, 1, 2, 3]), draw.choice([0, 0, 0, 1, 2])
-            world.submit(submission(f"r{turn}", draw.randrange(1, 100), draw.randrange(20, 260), priority, n))
-        if draw.random() < 0.04:
-            world.set_priority(draw.choice(world.alive), draw.randrange(-1, 4))
-        if draw.random() < 0.04:
-            world.park(draw.choice(world.alive), HoldTerms(draw.choice([None, 1.0, 5.0]), draw.choice(list(HoldEnd))))
-        if draw.random() < 0.06 and world.held:
-            world.unpark(draw.choice(world.held))
-        if draw.random() < 0.01:
-            world.cancel(draw.choice(world.alive))
-        if draw.random() < 0.02:
+            prompt = draw.choice([draw.randrange(1, 60), draw.randrange(1, 60), draw.randrange(150, 370)])
+            world.submit(submission(f"r{turn}", prompt, draw.randrange(20, 200), priority, n))
+        meddle(world, draw)
+        if not calm and draw.random() < 0.02:
             world.fail_copies(draw.randrange(3))
-        if draw.random() < 0.02:
+        if not calm and draw.random() < 0.02:
             world.lag(draw.randrange(4), draw.randrange(4))
-        if draw.random() < 0.002:
-            world.lose("g1")
         did.update(row.state for row in world.core.status(world.now).requests)
     world.settle()
     assert min(did[state] for state in ("queued", "resident", "parking", "parked", "restoring")) > 0
+
+
+def meddle(world: World, draw: random.Random) -> None:
+    if draw.random() < 0.04:
+        world.set_priority(draw.choice(world.alive), draw.randrange(-1, 4))
+    if draw.random() < 0.04:
+        world.park(draw.choice(world.alive), HoldTerms(draw.choice([None, 1.0, 5.0]), draw.choice(list(HoldEnd))))
+    if draw.random() < 0.06 and world.held:
+        world.unpark(draw.choice(world.held))
+    if draw.random() < 0.01:
+        world.cancel(draw.choice(world.alive))
+    if draw.random() < 0.002:
+        world.lose("g1")
