@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from deploy.request_ids import SERVE_LAYERS
+
 # One process tree's marks: Ray reads them when it is imported, so they must be there before.
 _RAY = {
     "RAY_AUTH_MODE": "token",
@@ -54,7 +56,7 @@ class Environment:
             "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(port + 1),  # the first that is not taken
             "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
         }
-        return kept | _RAY | _THREADS | direct | {"RAY_AUTH_TOKEN_PATH": str(token_path)}
+        return kept | _RAY | _THREADS | SERVE_LAYERS | direct | {"RAY_AUTH_TOKEN_PATH": str(token_path)}
 
     def for_running_ray(self) -> dict[str, str]:
         """The environment of a driver that joins a running Ray: how to prove itself there is the user's setting."""

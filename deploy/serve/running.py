@@ -195,6 +195,7 @@ def gateway_spec(plan: ServerPlan) -> GatewaySpec:
         model_id=plan.model_id,
         max_model_len=plan.max_model_len,
         pool_tokens=plan.pool_tokens,
+        page_size=plan.page_size,
         api_key_file=plan.api_key_file,
     )
 

@@ -27,6 +27,7 @@ class ServerProcess:
 
     process: "subprocess.Popen[bytes]"
     port: int
+    admin_port: int
     log: IO[str]
 
     @property
@@ -73,15 +74,14 @@ def parkade_serve(
     log_dir: Path, model: Path, *options: str, ready_line: str = "curl http://"
 ) -> Iterator[ServerProcess]:
     """`ready_line` is printed when entered; killed with all that is below it when left, should it still run."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    command = [sys.executable, "-c", "from deploy.cli import main; main()", "serve", str(model), "--port", str(port)]
+    port, admin_port = free_ports(2)
+    ports = ("--port", str(port), "--admin-port", str(admin_port))
+    command = [sys.executable, "-c", "from deploy.cli import main; main()", "serve", str(model), *ports]
     with (log_dir / f"serve-{port}.log").open("w+") as log:
         process = subprocess.Popen(
             [*command, *options], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
-        server = ServerProcess(process, port, log)
+        server = ServerProcess(process, port, admin_port, log)
         family: list[psutil.Process] = []
         try:
             await_line(server, ready_line)
@@ -96,6 +96,14 @@ def parkade_serve(
             process.wait(END_S)
 
 
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+
+
 def await_line(server: ServerProcess, text: str) -> None:
     deadline = time.monotonic() + READY_S
     while text not in (printed := server.printed()):
@@ -108,8 +116,9 @@ def assert_gone(server: ServerProcess, family: list[psutil.Process], session: Pa
     """No process, port, shared-memory segment or file of the server is left."""
     _, alive = psutil.wait_procs(family, timeout=END_S)
     assert alive == []
-    with socket.socket() as probe:
-        assert probe.connect_ex(("127.0.0.1", server.port)) != 0
+    for port in (server.port, server.admin_port):
+        with socket.socket() as probe:
+            assert probe.connect_ex(("127.0.0.1", port)) != 0
     assert {name for name in shared_memory() - shared_before if "parkade" in name} == set()
     assert not session.exists()
 
