@@ -84,6 +84,14 @@ def test_choices_wait_for_a_prompt_of_several_chunks_with_their_seats_and_claims
     assert rig.tokens("b") == rig.solo("b")
 
 
+def test_a_family_needs_a_seat_for_every_choice() -> None:
+    rig = Rig(running=4)
+    rig.admit("a", n=2)
+    rig.admit("b", n=3)
+    rig.plan()
+    assert [event.request_id for event in rig.of(Deferred)] == ["b"]
+
+
 def test_a_choice_that_ends_gives_its_own_pages_and_its_seat_back_at_once() -> None:
     rig = Rig(running=3, inflight=1)
     stop = solo_run(submission("c", prompt=9).prompt_tokens, 0, 1000, 3)[2]

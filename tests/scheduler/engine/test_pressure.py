@@ -23,6 +23,17 @@ def test_the_scan_asks_for_exactly_what_is_missing_before_it_is() -> None:
     assert [one.num_pages for one in asked.load.residents] == [3, 3]
 
 
+def test_a_family_claims_what_it_shares_once_and_each_choice_the_rest() -> None:
+    rig = Rig(pages=16, page_size=4, lookahead=4, inflight=1)
+    rig.admit("a", prompt=13, max_tokens=12, n=3)
+    rig.admit("b", prompt=5, max_tokens=30)
+    asked = rig.until(Pressure)
+    (a, b) = asked.load.residents
+    assert (a.num_tokens, a.seats, a.pages_to_hold, b.num_tokens) == (12 + 5 + 4 + 4, 3, 7, 9)
+    # Each of a's choices wants 6 pages, its most: 3 of its own. b, with 9 scheduled, wants 4 and the margin.
+    assert asked.shortfall == 3 + 3 * 3 + 5 - 16
+
+
 def test_a_margin_that_will_never_be_used_is_not_claimed() -> None:
     rig = Rig(pages=8, page_size=4, lookahead=4)
     rig.admit("a", prompt=4, max_tokens=13)  # 4 pages at its end
