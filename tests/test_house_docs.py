@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import typer
 
+from cluster.instruments import ADMISSION_INSTRUMENTS, ENGINE_INSTRUMENTS, GATEWAY_INSTRUMENTS
 from deploy.cli import app
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,3 +66,15 @@ def test_every_relative_link_leads_somewhere(path: Path) -> None:
 def test_the_readme_shows_how_to_serve() -> None:
     words = list(shown_commands((ROOT / "README.md").read_text()))
     assert any(line[0] == "serve" for line in words)
+
+
+def test_operations_explains_every_metric() -> None:
+    named = {instrument.name for instrument in (*ADMISSION_INSTRUMENTS, *ENGINE_INSTRUMENTS, *GATEWAY_INSTRUMENTS)}
+    shown = set(re.findall(r"^\| `(parkade_\w+)`", (ROOT / "docs/operations.md").read_text(), flags=re.MULTILINE))
+    assert shown == named
+
+
+def test_the_api_document_tells_every_error_code() -> None:
+    codes = set(re.findall(r'code="(\w+)"', (ROOT / "deploy/errors.py").read_text()))
+    text = (ROOT / "docs/api.md").read_text()
+    assert {code for code in codes if f"`{code}`" not in text} == set()
