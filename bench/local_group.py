@@ -15,7 +15,7 @@ from scheduler.admission import Addressed, AdmissionCore, AdmissionPolicy, Group
 from scheduler.engine.config import EngineConfig
 from scheduler.engine.core import EngineCore
 from scheduler.engine.loop import EngineLoop
-from scheduler.executor import Executor, ExecutorFailed
+from scheduler.executor import Executor
 from scheduler.messages import Deferred, EngineEvent, FinishReason, Notice, Submission, TokenEvent
 
 GATEWAY_ID = "bench"
@@ -104,6 +104,7 @@ class LocalGroup:
         self._loop = EngineLoop(self.core, executor, self._on_tokens, self._on_event, now)
         self._streams: dict[str, Stream] = {}
         self._pulse = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -118,16 +119,16 @@ class LocalGroup:
     ) -> AsyncIterator["LocalGroup"]:
         """Stops the executor at the end. Raises `StreamError` when the ranks failed or the engine has a fault."""
         group = cls(config, executor, policy=policy, now=now, on_event=on_event)
-        tasks = [asyncio.create_task(group._loop.run()), asyncio.create_task(group._tick())]
+        group._running = asyncio.create_task(group._loop.run())
+        ticking = asyncio.create_task(group._tick())
         try:
             yield group
+            group._require_running()
         finally:
-            tasks[1].cancel()
+            ticking.cancel()
             await group._loop.stop()
-            with contextlib.suppress(ExecutorFailed):  # told to every stream, and below
-                await tasks[0]
-        if (failure := group._loop.failure) is not None and failure != "the engine was stopped":
-            raise StreamError(failure)
+            # What it failed with is told to every stream, and to whoever waits here.
+            await asyncio.gather(group._running, ticking, return_exceptions=True)
 
     # ---- orders
 
@@ -174,8 +175,21 @@ class LocalGroup:
                 raise StreamError(f"what was waited for did not come within {timeout_s:g} s: {self.describe()}")
             await self.news(TICK_S)
 
+    async def ended(self, streams: Sequence[Stream], timeout_s: float) -> None:
+        """Raises `StreamError` when one has not ended in time, or the engine has."""
+        assert self._running is not None
+        waiting = asyncio.create_task(_all_ended(streams))
+        try:
+            await asyncio.wait([waiting, self._running], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                self._require_running()
+                raise StreamError(f"not every stream ended within {timeout_s:g} s: {self.describe()}")
+        finally:
+            waiting.cancel()
+
     async def news(self, timeout_s: float) -> bool:
-        """Wait until something is heard from the engine; False after `timeout_s` of silence."""
+        """Wait until something is heard from the engine; False after `timeout_s` of silence. Raises `StreamError`."""
+        self._require_running()
         self._pulse.clear()
         try:
             await asyncio.wait_for(self._pulse.wait(), timeout_s)
@@ -215,6 +229,10 @@ class LocalGroup:
         self._heard(event, now)
         self._pulse.set()
 
+    def _require_running(self) -> None:
+        if self._running is not None and self._running.done():
+            raise StreamError(f"the engine has ended: {self._loop.failure}")
+
     def _end_unknown(self, request_id: str) -> None:
         """Cancelled before any engine had it: no engine will say that it has ended."""
         stream = self._streams.get(request_id)
@@ -234,6 +252,11 @@ class LocalGroup:
             self._send(self.admission.tick(self.now()))
 
 
+async def _all_ended(streams: Sequence[Stream]) -> None:
+    for stream in streams:
+        await stream.ended.wait()
+
+
 def capacity_of(config: EngineConfig) -> GroupCapacity:
     return GroupCapacity(
         group_id=config.group_id,
@@ -244,13 +267,3 @@ def capacity_of(config: EngineConfig) -> GroupCapacity:
         recompute=config.recompute,
         park=config.park,
     )
-
-
-async def all_ended(streams: Sequence[Stream], timeout_s: float, describe: Callable[[], str] = str) -> None:
-    """Raises `StreamError` when one has not ended in time."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            for stream in streams:
-                await stream.ended.wait()
-    except TimeoutError:
-        raise StreamError(f"not every stream ended within {timeout_s:g} s: {describe()}") from None

@@ -5,7 +5,8 @@ ranks have. It also tells how copies end, and can have one end badly: the engine
 """
 
 import asyncio
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from scheduler.executor import Executor
@@ -26,19 +27,19 @@ class SharedRanks:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._next_step = 0
-        self._next_copy = 0
+        self._copy_ids = itertools.count()
         self._turn: RanksTurn | None = None
         executor.listen(self._on_copy)
 
     def turn(self, verdict: Verdict = as_it_is) -> "RanksTurn":
         """An executor for one engine."""
-        self._turn = RanksTurn(self._executor, self._next_step, self._next_copy, verdict)
+        self._turn = RanksTurn(self._executor, self._next_step, self._copy_ids, verdict)
         return self._turn
 
     def end_turn(self) -> None:
         """The next turn counts on from this one."""
         if self._turn is not None:
-            self._next_step, self._next_copy = self._turn.next_step, self._turn.next_copy
+            self._next_step = self._turn.next_step
             self._turn = None
 
     async def stop(self) -> None:
@@ -52,28 +53,25 @@ class SharedRanks:
 class RanksTurn:
     """An `Executor`; its `stop` leaves the ranks running."""
 
-    def __init__(self, executor: Executor, first_step: int, first_copy: int, verdict: Verdict) -> None:
+    def __init__(self, executor: Executor, first_step: int, copy_ids: Iterator[int], verdict: Verdict) -> None:
         self._executor = executor
-        self._first_step, self._first_copy = first_step, first_copy
+        self._first_step = first_step
+        self._copy_ids = copy_ids
         self._verdict = verdict
         self._listener: CopyListener | None = None
+        # By the ranks' id of a copy: the engine's order.
         self._orders: dict[int, CopyIn | CopyOut] = {}
-        self.next_step, self.next_copy = first_step, first_copy
+        self.next_step = first_step
 
     def listen(self, on_copy: CopyListener) -> None:
         self._listener = on_copy
 
     def submit(self, plan: StepPlan) -> asyncio.Future[StepResult]:
-        first = self._first_copy
-        orders: tuple[CopyIn | CopyOut, ...] = (*plan.copies_out, *plan.copies_in)
-        for order in orders:
-            self._orders[order.copy_id] = order
-            self.next_copy = max(self.next_copy, first + order.copy_id + 1)
         moved = replace(
             plan,
             step=plan.step + self._first_step,
-            copies_out=tuple(replace(order, copy_id=order.copy_id + first) for order in plan.copies_out),
-            copies_in=tuple(replace(order, copy_id=order.copy_id + first) for order in plan.copies_in),
+            copies_out=tuple(replace(order, copy_id=self._renamed(order)) for order in plan.copies_out),
+            copies_in=tuple(replace(order, copy_id=self._renamed(order)) for order in plan.copies_in),
         )
         self.next_step = moved.step + 1
         answer = asyncio.ensure_future(self._executor.submit(moved))
@@ -82,10 +80,15 @@ class RanksTurn:
         return own
 
     def on_copy(self, result: CopyResult) -> None:
-        own = replace(result, copy_id=result.copy_id - self._first_copy)
-        order = self._orders.pop(own.copy_id)
+        order = self._orders.pop(result.copy_id)
+        own = replace(result, copy_id=order.copy_id)
         # One turn of the loop later, as the answers are: a copy's end must not overtake the plans before it.
         asyncio.get_running_loop().call_soon(self._tell, self._verdict(own, order))
+
+    def _renamed(self, order: CopyIn | CopyOut) -> int:
+        copy_id = next(self._copy_ids)
+        self._orders[copy_id] = order
+        return copy_id
 
     def _tell(self, result: CopyResult) -> None:
         if self._listener is not None:

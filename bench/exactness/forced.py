@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from bench.exactness.bank import BankEntry, submission_of
 from bench.exactness.outcome import Outcome
 from bench.exactness.ranks import RUN_TIMEOUT_S, ExactRanks
-from bench.local_group import LocalGroup, Stream, all_ended
+from bench.local_group import LocalGroup, Stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ async def parked_again_and_again(
                 await has_tokens(group, [stream], at)
                 await park(group, stream)
                 group.unpark(stream.request_id)
-            await all_ended([stream], RUN_TIMEOUT_S, group.describe)
+            await group.ended([stream], RUN_TIMEOUT_S)
         outcome.deeds["requests"] += 1
         outcome.compare(f"run {number}, a park every {sizes.every}", stream, 0, alone)
     return outcome
@@ -66,7 +66,7 @@ async def parked_beside_others(
         await park(group, parked)
         await has_tokens(group, others, sizes.resume_at)
         group.unpark(parked.request_id)
-        await all_ended(streams, RUN_TIMEOUT_S, group.describe)
+        await group.ended(streams, RUN_TIMEOUT_S)
     for number, stream in enumerate(streams):
         outcome.deeds["requests"] += 1
         outcome.compare(f"stream {number} of {len(streams)}, the second parked", stream, 0, alone[number])

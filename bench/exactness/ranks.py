@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.engine_arm import PAGE_SIZE, EngineShape, rank_specs
 from bench.exactness.spoil import arena_path, flip_bit
-from bench.local_group import EventListener, LocalGroup, all_ended, unheard
+from bench.local_group import EventListener, LocalGroup, unheard
 from bench.shared_ranks import SharedRanks, Verdict, as_it_is
 from scheduler.engine.config import EngineConfig
 from scheduler.messages import Submission
@@ -48,7 +48,7 @@ class ExactRanks:
         """Its tokens when nobody else is there. Raises `StreamError` when it does not end in full."""
         async with self.engine(replace(self.limits, max_running=1)) as group:
             stream = group.submit(submission)
-            await all_ended([stream], RUN_TIMEOUT_S, group.describe)
+            await group.ended([stream], RUN_TIMEOUT_S)
         return stream.choices[0].tokens
 
 

@@ -8,7 +8,7 @@ from bench.exactness.faults import Faults
 from bench.exactness.outcome import Outcome
 from bench.exactness.ranks import RUN_TIMEOUT_S, ExactRanks
 from bench.exactness.schedule import Act, Asked, Deed, Schedule
-from bench.local_group import LocalGroup, Stream, all_ended
+from bench.local_group import LocalGroup, Stream
 from scheduler.admission import OrderRefused
 
 QUIET_S = 0.02
@@ -39,7 +39,7 @@ class ScheduleRun:
         for stream in self.streams.values():
             with contextlib.suppress(OrderRefused):
                 self._group.unpark(stream.request_id)
-        await all_ended(list(self.streams.values()), RUN_TIMEOUT_S, self._group.describe)
+        await self._group.ended(list(self.streams.values()), RUN_TIMEOUT_S)
 
     def _num_tokens(self) -> int:
         return sum(stream.num_tokens for stream in self.streams.values())

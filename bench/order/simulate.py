@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.engine_arm import MAX_STEP_TOKENS, PAGE_SIZE
-from bench.local_group import GATEWAY_ID, LocalGroup, Stream, all_ended
+from bench.local_group import GATEWAY_ID, LocalGroup, Stream
 from bench.order.chats import SimChat
 from bench.order.model_ranks import CostModel, ModelRanks
 from bench.order.virtual_loop import run_virtual
@@ -49,7 +49,7 @@ async def _simulate(chats: Sequence[SimChat], pool_tokens: int, policy: Admissio
         for number, chat in enumerate(chats):
             await asyncio.sleep(max(0.0, chat.at - clock()))
             streams.append(group.submit(_submission(number, chat)))
-        await all_ended(streams, PATIENCE_S, group.describe)
+        await group.ended(streams, PATIENCE_S)
     return SimResult(
         makespan_s=max(stream.ended_at or 0.0 for stream in streams),
         longest_wait_s=max(longest_wait(stream) for stream in streams),
