@@ -17,7 +17,6 @@ from typing import TypeAlias
 
 from scheduler.plan import CopyOutcome
 from workers.arena import Arena, NoHostMemory, WrongChecksum
-from workers.kernels.copy import is_much
 from workers.kv_shard import Int64, KvShard, Mark, PageRows
 
 _log = logging.getLogger(__name__)
@@ -25,8 +24,9 @@ _log = logging.getLogger(__name__)
 _IDLE_S = 2.0  # freed memory is kept warm so long
 _LOOK_S = 0.05  # how often the thread looks whether somebody else asks for it
 _CLOSE_S = 10.0
-# Measured with two ranks of SmolLM2 on two cores, six streams, 6,000 tokens copied: at +10 the median gap between tokens
-# grew by 5% and a copy took 107 ms, at +5 by 26% and 84 ms, at 0 by 75%. Who waits for pages leaves its core to the copy.
+# Measured with two ranks of SmolLM2 on two cores, six streams, 6,000 tokens copied: at +10 the median gap between
+# tokens grew by 5% and a copy took 107 ms, at +5 by 26% and 84 ms, at 0 (2,000 tokens) by 75%. Who waits for pages
+# leaves its core to the copy.
 _NICER = 10
 
 _Job: TypeAlias = Callable[[], None]
@@ -127,7 +127,7 @@ class Copier:
         self._arena.reserve(slots)
         try:
             for (rows, row_ids), run in self._runs(self._kv.pages_out(page_ids, mark)):
-                self._arena.write(rows, row_ids, slots[run], self._is_much(slots))
+                self._arena.write(rows, row_ids, slots[run])
         except BaseException:
             self._arena.release(slots)
             raise
@@ -135,13 +135,10 @@ class Copier:
     def _in(self, page_ids: Int64, slots: Int64, mark: Mark) -> None:
         for (rows, row_ids), run in self._runs(self._kv.pages_in(page_ids, mark)):
             try:
-                self._arena.read(slots[run], rows, row_ids, self._is_much(slots))
+                self._arena.read(slots[run], rows, row_ids)
             except WrongChecksum as error:
                 page = page_ids[run.start + error.index]
                 raise WrongChecksum(f"{error}; it was to go to page {page}", error.index) from None
-
-    def _is_much(self, slots: Int64) -> bool:
-        return is_much(len(slots) * self._kv.page_bytes)
 
     def _runs(self, runs: Iterator[PageRows]) -> Iterator[tuple[PageRows, slice]]:
         """Each with its place in the whole. Between two of them a copy can be abandoned."""

@@ -18,8 +18,7 @@ PageRows: TypeAlias = tuple[Bytes, Int64]
 Mark: TypeAlias = torch.cuda.Event | None
 
 # Long enough that what Python does between two runs is nothing, short enough to stop soon.
-_HOST_RUN_BYTES = 4 << 20
-_DEVICE_RUN_BYTES = 16 << 20
+_HOST_RUN_BYTES = _DEVICE_RUN_BYTES = 16 << 20
 
 
 class KvShard(Protocol):

@@ -94,18 +94,15 @@ class Arena:
                 raise
         self._has_memory[cold] = self._in_use[cold] = True
 
-    def write(self, rows: Bytes, row_ids: Int64, slots: Int64, much: bool = False) -> None:
-        """rows[row_ids[i]], [*, page_bytes], to slot slots[i], which is reserved. Raises OSError.
-
-        `much`: this is part of a copy that the caches cannot hold. Same in `read`.
-        """
+    def write(self, rows: Bytes, row_ids: Int64, slots: Int64) -> None:
+        """rows[row_ids[i]], [*, page_bytes], to slot slots[i], which is reserved. Raises OSError."""
         segment = self._of()
         seen = self._written[slots]
         unmapped = slots[seen & ~self._mapped[slots]]
         map_pages(segment.slots, unmapped)
         self._mapped[unmapped] = True
         sums = np.empty(len(slots), np.uint64)
-        sums[seen] = copy_pages(rows, row_ids[seen], segment.slots, slots[seen], much)
+        sums[seen] = copy_pages(rows, row_ids[seen], segment.slots, slots[seen])
         for i in np.flatnonzero(~seen).tolist():
             # The checksum reads the page into the cache, from where it is written.
             sums[i] = checksum_pages(rows, row_ids[i : i + 1])[0]
@@ -113,7 +110,7 @@ class Arena:
         self._written[slots] = True
         segment.table[slots] = sums | _HOLDS_PAGE
 
-    def read(self, slots: Int64, rows: Bytes, row_ids: Int64, much: bool = False) -> None:
+    def read(self, slots: Int64, rows: Bytes, row_ids: Int64) -> None:
         """Slot slots[i] to rows[row_ids[i]], [*, page_bytes]. Raises `WrongChecksum`; then wrong pages are zeros.
 
         Zeros, because whoever gets such a page next computes with numbers: what is masked out must not be NaN.
@@ -122,7 +119,7 @@ class Arena:
         if not self._in_use[slots].all():
             first = int(np.flatnonzero(~self._in_use[slots])[0])
             raise WrongChecksum(f"arena slot {slots[first]} holds no page", first)
-        found = copy_pages(segment.slots, slots, rows, row_ids, much) | _HOLDS_PAGE
+        found = copy_pages(segment.slots, slots, rows, row_ids) | _HOLDS_PAGE
         self._mapped[slots] = True
         wrong = np.flatnonzero(found != segment.table[slots])
         if len(wrong):

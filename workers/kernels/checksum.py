@@ -1,8 +1,8 @@
-"""CRC-32C (Castagnoli) by the CPU's own instruction, three lanes at a time.
+"""CRC-32C (Castagnoli) by the CPU's own instruction, in three lanes.
 
 The checksum is the standard one of the bytes in their order: b"123456789" gives 0xE3069283, and lanes are a matter of
 speed alone. The instruction takes 8 bytes every cycle but gives its result three cycles later, so three stretches of
-`LANE_BYTES` go side by side. They are joined by what the polynomial makes of a state that so many zero bytes follow.
+equal length go side by side. They are joined by what the polynomial makes of a state that so many zero bytes follow.
 
 Parts here are compiled into the kernels of `workers.kernels.copy`, where `HAS_CRC_INSTRUCTION`.
 """
@@ -18,8 +18,7 @@ from numba.core.registry import cpu_target
 from workers.kernels.compile import part
 from workers.kernels.simd import I32, I64, Builder, Value, call, emits, load_i64
 
-LANE_BYTES = 1024
-BLOCK_BYTES = 3 * LANE_BYTES
+LANE_UNIT = 64  # the length of a lane is a multiple of it
 START = 0xFFFFFFFF  # the first state; the checksum is the last one, inverted
 _POLYNOMIAL = 0x82F63B78  # reflected
 I8 = ir.IntType(8)
@@ -34,24 +33,27 @@ def _has_instruction() -> bool:
 HAS_CRC_INSTRUCTION = _has_instruction()
 
 
-def _applied(operator: list[int], state: int) -> int:
+def _applied(operator: npt.NDArray[np.uint32], states: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     """A linear map of states, given as its images of the 32 bits."""
-    result = 0
+    result = np.zeros_like(states)
     for bit in range(32):
-        if state >> bit & 1:
-            result ^= operator[bit]
+        result ^= np.where(states >> np.uint32(bit) & 1, operator[bit], np.uint32(0))
     return result
 
 
-def _past_zeros(num_bytes: int) -> npt.NDArray[np.uint32]:
-    """[4, 256]: the state after `num_bytes` zero bytes, a power of two, for each value of each byte of the state."""
-    operator = [_POLYNOMIAL, *(1 << bit for bit in range(31))]  # one zero bit
-    for _ in range((8 * num_bytes).bit_length() - 1):
-        operator = [_applied(operator, image) for image in operator]
-    return np.array([[_applied(operator, v << 8 * byte) for v in range(256)] for byte in range(4)], np.uint32)
+def _past_zeros(levels: int) -> npt.NDArray[np.uint32]:
+    """[levels, 4, 256]: what LANE_UNIT * 2**level zero bytes make of each value of each byte of a state."""
+    operator = np.array([_POLYNOMIAL, *(1 << bit for bit in range(31))], np.uint32)  # one zero bit
+    bytes_alone = np.arange(256, dtype=np.uint32) << np.arange(0, 32, 8, dtype=np.uint32)[:, None]
+    tables = []
+    for doubling in range((8 * LANE_UNIT).bit_length() - 1 + levels):
+        if doubling >= (8 * LANE_UNIT).bit_length() - 1:
+            tables.append(_applied(operator, bytes_alone))
+        operator = _applied(operator, operator)
+    return np.array(tables)
 
 
-_PAST_LANE, _PAST_TWO_LANES = _past_zeros(LANE_BYTES), _past_zeros(2 * LANE_BYTES)
+_PAST = _past_zeros(24)  # lanes up to a GiB
 
 
 @emits(types.int64, types.int64, types.int64)
@@ -79,12 +81,19 @@ def crc_few(state, where, count):  # type: ignore[no-untyped-def]
 
 
 @part
-def _moved(table, state):  # type: ignore[no-untyped-def]
-    low = table[0, state & 0xFF] ^ table[1, state >> 8 & 0xFF]
-    return np.int64(low ^ table[2, state >> 16 & 0xFF] ^ table[3, state >> 24 & 0xFF])
+def _past_zero_bytes(state, num_bytes):  # type: ignore[no-untyped-def]
+    """The state after so many zero bytes, a multiple of LANE_UNIT."""
+    level, units = 0, num_bytes // LANE_UNIT
+    while units:
+        if units & 1:
+            low = _PAST[level, 0, state & 0xFF] ^ _PAST[level, 1, state >> 8 & 0xFF]
+            high = _PAST[level, 2, state >> 16 & 0xFF] ^ _PAST[level, 3, state >> 24 & 0xFF]
+            state = np.int64(low ^ high)
+        level, units = level + 1, units >> 1
+    return state
 
 
 @part
-def join_lanes(first, second, third):  # type: ignore[no-untyped-def]
-    """The state after a block. Its lanes ran from the state before, from 0 and from 0."""
-    return _moved(_PAST_TWO_LANES, first) ^ _moved(_PAST_LANE, second) ^ third
+def join_lanes(first, second, third, lane_bytes):  # type: ignore[no-untyped-def]
+    """The state after three lanes. They ran from the state before, from 0 and from 0."""
+    return _past_zero_bytes(first, 2 * lane_bytes) ^ _past_zero_bytes(second, lane_bytes) ^ third

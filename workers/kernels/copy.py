@@ -1,8 +1,8 @@
 """Whole pages from one place in memory to others, at the speed of memory, without the GIL, and their checksums with it.
 
 Copying is bound by memory and the checksum by the core, so both are made in one pass, which takes no longer than
-memcpy: it asks for the source one block ahead, and its stores go around the caches where there is much to copy, for a
-line that is overwritten whole need not be fetched first. What fits the caches goes through them: it may be there.
+memcpy: it asks for the source ahead of time, and its stores go around the caches, for a line that is overwritten whole
+need not be fetched first, and nobody reads it soon.
 
 `CHECKSUM` names the definition: "crc32c", or "crc32" (that of zlib) on a CPU without the instruction.
 """
@@ -18,9 +18,8 @@ from numba.core import types
 from workers.kernels.checks import I64 as INT64
 from workers.kernels.checks import KernelInputError, check
 from workers.kernels.checksum import (
-    BLOCK_BYTES,
     HAS_CRC_INSTRUCTION,
-    LANE_BYTES,
+    LANE_UNIT,
     START,
     crc_few,
     crc_word,
@@ -40,13 +39,12 @@ from workers.kernels.simd import (
     emits,
     load,
     load_i64,
-    store,
 )
 
 CHECKSUM = "crc32c" if HAS_CRC_INSTRUCTION else "crc32"
 _IDS = "int64[::1]"
 _PAGES = "uint8[:, :]"
-_MUCH_BYTES = 16 << 20  # from here on stores around the caches were the faster ones, with 2 MiB of second-level cache
+_AHEAD_BYTES = 2048
 _TOUCH_BYTES = 65536  # what Linux maps at once around a page that is read for the first time
 
 Bytes = npt.NDArray[np.uint8]
@@ -71,60 +69,41 @@ def _stores_seen(builder: Builder) -> None:
         builder.fence("seq_cst")
 
 
-def _prefetch(builder: Builder, where: Value, to_write: int) -> None:
-    hints = [ir.Constant(I32, value) for value in (to_write, 3, 1)]  # to keep, data
+@emits(types.void, types.int64)
+def _ask_for(builder: Builder, where: Value) -> None:
+    """Bring this line into the cache; any address will do."""
+    hints = [ir.Constant(I32, value) for value in (0, 3, 1)]  # to read, to keep, data
     call(builder, "llvm.prefetch.p0", ir.VoidType(), [builder.inttoptr(where, PTR), *hints])
 
 
-@emits(types.void, types.int64)
-def _ask_for(builder: Builder, where: Value) -> None:
-    """Bring this line into the cache, to be read; any address will do."""
-    _prefetch(builder, where, 0)
+def _page_part(copying: bool) -> Any:
+    """`part(target, source, count)` -> checksum of the source, which is copied as well if `copying`.
 
-
-@emits(types.void, types.int64)
-def _ask_to_write(builder: Builder, where: Value) -> None:
-    """Bring this line into the cache, to be written; any address will do."""
-    _prefetch(builder, where, 1)
-
-
-def _line_part(copying: bool, around_caches: bool) -> Any:
-    """`part(target, source)`: one line of each lane is asked for a block ahead and, if `copying`, copied."""
-    put = _store_around_caches if around_caches else store
+    Each lane is a third of the page: stretches far apart keep more of the memory busy than neighbours would.
+    """
 
     @part
     def line(target, source):  # type: ignore[no-untyped-def]
-        for lane in range(0, BLOCK_BYTES, LANE_BYTES):
-            _ask_for(source + lane + BLOCK_BYTES)
-            if copying and not around_caches:
-                _ask_to_write(target + lane + BLOCK_BYTES // 2)
+        _ask_for(source + _AHEAD_BYTES)
         if copying:
-            for lane in range(0, BLOCK_BYTES, LANE_BYTES):
-                put(target + lane, load(source + lane))
-
-    return line
-
-
-def _page_part(copying: bool, around_caches: bool) -> Any:
-    """`part(target, source, count)` -> checksum of the source, which is copied as well if `copying`."""
-    line = _line_part(copying, around_caches)
+            _store_around_caches(target, load(source))
 
     @part
     def page(target, source, count):  # type: ignore[no-untyped-def]
         head = min(-target & (VECTOR_BYTES - 1), count) if copying else 0
         if copying:
             copy_bytes(target, source, head)
-        state, at = crc_few(np.int64(START), source, head), head
-        while at + BLOCK_BYTES <= count:
-            second, third = np.int64(0), np.int64(0)
-            for i in range(at, at + LANE_BYTES, VECTOR_BYTES):
-                line(target + i, source + i)
-                for k in range(i, i + VECTOR_BYTES, 8):
-                    state = crc_word(state, load_i64(source + k))
-                    second = crc_word(second, load_i64(source + k + LANE_BYTES))
-                    third = crc_word(third, load_i64(source + k + 2 * LANE_BYTES))
-            state = join_lanes(state, second, third)
-            at += BLOCK_BYTES
+        state, lane = crc_few(np.int64(START), source, head), (count - head) // (3 * LANE_UNIT) * LANE_UNIT
+        second, third = np.int64(0), np.int64(0)
+        for i in range(head, head + lane, VECTOR_BYTES):
+            line(target + i, source + i)
+            line(target + i + lane, source + i + lane)
+            line(target + i + 2 * lane, source + i + 2 * lane)
+            for k in range(source + i, source + i + VECTOR_BYTES, 8):
+                state = crc_word(state, load_i64(k))
+                second = crc_word(second, load_i64(k + lane))
+                third = crc_word(third, load_i64(k + 2 * lane))
+        state, at = join_lanes(state, second, third, lane), head + 3 * lane
         if copying:
             copy_bytes(target + at, source + at, count - at)
         return crc_few(state, source + at, count - at) ^ np.int64(START)
@@ -132,9 +111,9 @@ def _page_part(copying: bool, around_caches: bool) -> Any:
     return page
 
 
-def _make_copy(around_caches: bool) -> Any:
-    """`copy(src, src_ids, dst, dst_ids, sums)`."""
-    copy_page = _page_part(True, around_caches)
+def _make_kernels() -> tuple[Any, Any]:
+    """`copy(src, src_ids, dst, dst_ids, sums)` and `checksum(pages, ids, sums)`."""
+    copy_page, sum_page = _page_part(copying=True), _page_part(copying=False)
 
     @kernel(f"void({_PAGES}, {_IDS}, {_PAGES}, {_IDS}, uint32[::1])")
     def copy(src, src_ids, dst, dst_ids, sums):  # type: ignore[no-untyped-def]
@@ -143,19 +122,12 @@ def _make_copy(around_caches: bool) -> Any:
             sums[i] = copy_page(target, source, src.shape[1])
         _stores_seen()
 
-    return copy
-
-
-def _make_checksum() -> Any:
-    """`checksum(pages, ids, sums)`."""
-    sum_page = _page_part(False, False)
-
     @kernel(f"void({_PAGES}, {_IDS}, uint32[::1])")
     def checksum(pages, ids, sums):  # type: ignore[no-untyped-def]
         for i in range(ids.size):
             sums[i] = sum_page(0, address(pages) + ids[i] * pages.strides[0], pages.shape[1])
 
-    return checksum
+    return copy, checksum
 
 
 @kernel(f"void({_PAGES}, {_IDS}, {_PAGES}, {_IDS})")
@@ -175,19 +147,14 @@ def _copy_with_zlib(src: Bytes, src_ids: Int64, dst: Bytes, dst_ids: Int64, sums
     _checksum_by_zlib(src, src_ids, sums)
 
 
-if HAS_CRC_INSTRUCTION:
-    _copy, _copy_around, _checksum = _make_copy(False), _make_copy(True), _make_checksum()
-else:
-    _copy = _copy_around = _copy_with_zlib
-    _checksum = _checksum_by_zlib
+_copy, _checksum = _make_kernels() if HAS_CRC_INSTRUCTION else (_copy_with_zlib, _checksum_by_zlib)
 
 
-def copy_pages(src: Bytes, src_ids: Int64, dst: Bytes, dst_ids: Int64, much: bool = False) -> Sums:
+def copy_pages(src: Bytes, src_ids: Int64, dst: Bytes, dst_ids: Int64) -> Sums:
     """dst[dst_ids[i]] = src[src_ids[i]] for arrays [pages, page_bytes]; the checksums of the pages as read, [n].
 
     Pages may lie apart, bytes of one must not. `src` and `dst` may be one array as long as no page is both read and
-    written. `much`: this is part of a copy that the caches cannot hold (`is_much`). Raises KernelInputError before any
-    page is copied.
+    written. Raises KernelInputError before any page is copied.
     """
     _check_pages("src", src, src_ids)
     _check_pages("dst", dst, dst_ids)
@@ -196,13 +163,8 @@ def copy_pages(src: Bytes, src_ids: Int64, dst: Bytes, dst_ids: Int64, much: boo
             f"{src_ids.size} pages of {src.shape[1]} bytes cannot go to {dst_ids.size} pages of {dst.shape[1]} bytes"
         )
     sums: Sums = np.empty(src_ids.size, np.uint32)
-    (_copy_around if much else _copy)(src, src_ids, dst, dst_ids, sums)
+    _copy(src, src_ids, dst, dst_ids, sums)
     return sums
-
-
-def is_much(num_bytes: int) -> bool:
-    """Whether a copy of so many bytes is faster around the caches."""
-    return num_bytes >= _MUCH_BYTES
 
 
 def checksum_pages(pages: Bytes, ids: Int64) -> Sums:

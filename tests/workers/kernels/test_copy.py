@@ -11,7 +11,7 @@ import pytest
 
 import workers.kernels.copy as copy_module
 from workers.kernels.checks import KernelInputError
-from workers.kernels.checksum import BLOCK_BYTES, HAS_CRC_INSTRUCTION
+from workers.kernels.checksum import HAS_CRC_INSTRUCTION, LANE_UNIT
 from workers.kernels.copy import CHECKSUM, checksum_pages, copy_pages, map_pages
 
 needs_instruction = pytest.mark.skipif(not HAS_CRC_INSTRUCTION, reason="needs a CPU with SSE4.2")
@@ -45,12 +45,11 @@ def test_the_checksum_is_the_one_everybody_means() -> None:
     assert checksum_pages(np.zeros((1, 32), np.uint8), ids(0)).tolist() == [0x8A9136AA]
 
 
-@pytest.mark.parametrize("count", [1, 7, 64, 480, BLOCK_BYTES - 1, BLOCK_BYTES, 2 * BLOCK_BYTES + 77])
+@pytest.mark.parametrize("count", [1, 7, 3 * LANE_UNIT - 1, 3 * LANE_UNIT, 480, 5000, 12288])
 @pytest.mark.parametrize("offset", [0, 1, 16])
-@pytest.mark.parametrize("much", [False, True])
-def test_any_length_at_any_address_is_copied_and_summed(count: int, offset: int, much: bool) -> None:
+def test_any_length_at_any_address_is_copied_and_summed(count: int, offset: int) -> None:
     source, target = random_bytes(1, count + 64)[:, offset : offset + count], np.zeros((1, count + 80), np.uint8)
-    sums = copy_pages(source, ids(0), target[:, 3 : 3 + count], ids(0), much)
+    sums = copy_pages(source, ids(0), target[:, 3 : 3 + count], ids(0))
     assert np.array_equal(target[:, 3 : 3 + count], source)
     assert not target[:, :3].any() and not target[:, 3 + count :].any()
     assert sums.tolist() == checksum_pages(source, ids(0)).tolist() == [expected(source)]
@@ -66,7 +65,7 @@ def test_copies_whole_pages_between_rows_that_lie_apart_and_nothing_else() -> No
 
 
 def test_a_bit_anywhere_changes_the_checksum() -> None:
-    page = random_bytes(1, BLOCK_BYTES + 100)
+    page = random_bytes(1, 3172)
     sums = {int(checksum_pages(page, ids(0))[0])}
     for byte in range(0, page.size, 37):
         page[0, byte] ^= 1 << byte % 8
