@@ -4,10 +4,11 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from bench.bars import Bar
 from bench.http_arm import HttpArm
-from bench.prompts import PromptMaker
+from bench.prompts import Prompt, PromptMaker
 from bench.report import Report
 from bench.rounds import Arm, run_together, turned
 from bench.spread import paired_ratio, spread
@@ -35,6 +36,12 @@ class SmallSamples:
         self.num_ended[name] += len(records)
 
 
+class ManyPrompts(Protocol):
+    """Where prompts of an exact length come from."""
+
+    def make_many(self, count: int, num_tokens: int) -> list[Prompt]: ...
+
+
 async def measure_small(model: str, model_dir: Path, *, rounds: int, progress: Callable[[str], None]) -> SmallSamples:
     """Raises `StreamError` when a stream ends short: then nothing is to be compared."""
     samples = SmallSamples()
@@ -52,7 +59,7 @@ async def measure_small(model: str, model_dir: Path, *, rounds: int, progress: C
 
 async def small_rounds(
     arms: Sequence[Arm],
-    prompts: PromptMaker,
+    prompts: ManyPrompts,
     samples: SmallSamples,
     *,
     rounds: int,

@@ -10,10 +10,11 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Protocol
 
 from bench.exactness.forced import has_tokens, park
 from bench.local_group import GATEWAY_ID, LocalGroup, Stream
-from bench.prompts import PromptMaker
+from bench.prompts import Prompt
 from scheduler.messages import EngineEvent, Parked, Restored, Submission
 from scheduler.sampling import SamplingParams, StopRules
 
@@ -70,10 +71,16 @@ def gaps_between(arrivals: Sequence[tuple[float, int]], start: float, end: float
         yield (earlier + later) / 2, later - earlier
 
 
+class LargePrompts(Protocol):
+    """Where prompts of an exact length come from."""
+
+    def make(self, num_tokens: int) -> Prompt: ...
+
+
 class GapMeter:
     """Streams on one group. `copies` must have heard every event of it."""
 
-    def __init__(self, group: LocalGroup, prompts: PromptMaker, work: GapWork, copies: CopyTimes) -> None:
+    def __init__(self, group: LocalGroup, prompts: LargePrompts, work: GapWork, copies: CopyTimes) -> None:
         self._group, self._prompts, self._work, self._copies = group, prompts, work, copies
         self._numbers = itertools.count(1)
 

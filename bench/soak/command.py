@@ -14,7 +14,7 @@ from rich.console import Console
 
 from bench.report import exit_code
 from bench.soak.errand import Errand, SoakBounds, draw_errands
-from bench.soak.gauges import Gauges, read_gauges
+from bench.soak.gauges import Gauges, metric_problems, read_gauges
 from bench.soak.report import SoakResult, make_report
 from bench.soak.texts import contradictions
 from bench.soak.visitor import Visit, Visitor
@@ -25,6 +25,7 @@ POOL_TOKENS, MAX_MODEL_LEN, HOST_RAM = 2048, 512, "4MiB"
 MAX_RUNNING = 16
 REST_PATIENCE_S = 60.0
 REST_POLL_S = 0.25
+ARENA_IDLE_S = 5.0
 # Before the first look: what is opened once, and for good, is then open.
 WARM_UP = 64
 
@@ -112,16 +113,16 @@ async def run_errands(
 async def at_rest(server: RunningServer, like: Gauges | None = None) -> tuple[Gauges, float]:
     """The gauges once they show rest, or as they are after a minute of patience; and the seconds that took.
 
-    `like`: rest also means no more memory in arenas than then; it is given back some seconds after the last use.
+    Rest also means no more memory in arenas than in `like`, or none for some seconds: it is given back a while after
+    the last use.
     """
     started = time.monotonic()
     async with httpx.AsyncClient(trust_env=False) as client:
         while True:
             gauges = await read_gauges(client, server.url, server.pid)
             waited_s = time.monotonic() - started
-            rests = not gauges.books and (like is None or gauges.arena_bytes <= like.arena_bytes)
-            if like is None:
-                rests = rests and waited_s > 5.0  # the first look is what all later ones are held against
+            given_back = waited_s > ARENA_IDLE_S if like is None else gauges.arena_bytes <= like.arena_bytes
+            rests = given_back and not gauges.books and not metric_problems(gauges.metrics)
             if rests or waited_s > REST_PATIENCE_S:
-                return await read_gauges(client, server.url, server.pid, metrics=True), waited_s
+                return gauges, waited_s
             await asyncio.sleep(REST_POLL_S)

@@ -14,13 +14,20 @@ SHM = Path("/dev/shm")
 ARENA_PREFIX = "parkade-arena-"
 BLOCK_BYTES = 512
 TIMEOUT_S = 60.0
-# A sample of ours on Ray's metrics page.
+# A sample of ours on Ray's metrics page, and one of its labels.
 _METRIC = re.compile(r"^ray_(parkade_[a-z_]+)(?:\{([^}]*)\})? ([0-9.eE+-]+)$", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+# Labels of ours; Ray adds others that tell its processes apart.
+_OWN_LABELS = ("group", "state", "tier")
+_RESTING = ("parkade_requests", "parkade_queued_tokens", "parkade_arena_used_bytes", "parkade_pages{group=")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauges:
-    """`books`: problems of /health and /v1/requests in words, none at rest. `arena_bytes` have memory in /dev/shm."""
+    """`books`: problems of /health and /v1/requests in words, none at rest. `arena_bytes` have memory in /dev/shm.
+
+    `metrics` are the gauges of the metrics page that count what lives; it is some seconds behind.
+    """
 
     books: tuple[str, ...]
     arena_bytes: int
@@ -50,11 +57,11 @@ def book_problems(health: Mapping[str, Any], living: Sequence[Mapping[str, Any]]
     return tuple(problems)
 
 
-async def read_gauges(client: httpx.AsyncClient, url: str, pid: int, *, metrics: bool = False) -> Gauges:
+async def read_gauges(client: httpx.AsyncClient, url: str, pid: int) -> Gauges:
     """Raises `httpx.HTTPError`. `pid` is the server's first process."""
     health = (await client.get(f"{url}/health", timeout=TIMEOUT_S)).raise_for_status().json()
     living = (await client.get(f"{url}/v1/requests", timeout=TIMEOUT_S)).raise_for_status().json()["data"]
-    page = (await client.get(f"{url}/metrics", timeout=TIMEOUT_S)) if metrics else None
+    page = await client.get(f"{url}/metrics", timeout=TIMEOUT_S)
     pids = [pid, *(process.pid for process in descendants(pid, processes()))]
     arenas = arena_files()
     return Gauges(
@@ -64,13 +71,24 @@ async def read_gauges(client: httpx.AsyncClient, url: str, pid: int, *, metrics:
         num_fds=sum(count_fds(each) for each in pids),
         num_threads=sum(count_threads(each) for each in pids),
         resident_mib=sum(resident(each) for each in pids),
-        metrics={} if page is None or page.status_code != 200 else read_metrics(page.text),
+        metrics=read_metrics(page.text) if page.status_code == 200 else {},
     )
 
 
 def read_metrics(page: str) -> dict[str, float]:
-    """Samples by name and labels. Labels that Ray adds to tell processes apart are left in: names stay unique."""
-    return {f"{name}{{{labels}}}": float(value) for name, labels, value in _METRIC.findall(page)}
+    """Gauges by name and labels of ours, summed over the processes that tell them."""
+    gauges: dict[str, float] = {}
+    for name, labels, value in _METRIC.findall(page):
+        told = [f"{label}={text}" for label, text in _LABEL.findall(labels) if label in _OWN_LABELS]
+        full = f"{name}{{{','.join(told)}}}" if told else name
+        if full.startswith(_RESTING):
+            gauges[full] = gauges.get(full, 0.0) + float(value)
+    return gauges
+
+
+def metric_problems(metrics: Mapping[str, float]) -> list[str]:
+    """Gauges that are not as in a server that nobody uses: all are 0 then, but for the free pages."""
+    return [f"{name} is {value:g}" for name, value in metrics.items() if value and "state=free" not in name]
 
 
 def arena_files(folder: Path = SHM) -> list[Path]:

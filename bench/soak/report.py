@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bench.bars import Bar
 from bench.report import Report
-from bench.soak.gauges import Gauges
+from bench.soak.gauges import Gauges, metric_problems
 from bench.soak.visitor import Visit
 from bench.spread import spread
 
@@ -61,7 +61,7 @@ def add_gauges(report: Report, before: Gauges, after: Gauges) -> None:
         report.add("threads", when, "count", spread([float(gauges.num_threads)]))
         report.add("resident, all processes", when, "MiB", spread([gauges.resident_mib]))
         report.add("arena memory in /dev/shm", when, "KiB", spread([gauges.arena_bytes / 1024]))
-    report.facts["metrics at rest"] = dict(after.metrics)
+    report.facts["gauges of the metrics page that are not 0"] = metric_problems(after.metrics)
 
 
 def soak_bars(result: SoakResult) -> list[Bar]:
@@ -73,6 +73,8 @@ def soak_bars(result: SoakResult) -> list[Bar]:
         Bar(name="texts that contradict another", value=len(result.contradictions), bound=0, at_most=True),
         Bar(name="parks", value=_used(visits, "parks"), bound=1),
         Bar(name="gauges that are not at rest", value=len(after.books), bound=0, at_most=True),
+        Bar(name="gauges of the metrics page", value=len(after.metrics), bound=1),
+        Bar(name="of these, not at rest", value=len(metric_problems(after.metrics)), bound=0, at_most=True),
         Bar(name="growth of arena memory in /dev/shm, bytes", value=grown, bound=0, at_most=True),
         Bar(name="arena segments more than before", value=after.num_arenas - before.num_arenas, bound=0, at_most=True),
         Bar(name="file descriptors more than before", value=fds, bound=FD_SLACK, at_most=True),

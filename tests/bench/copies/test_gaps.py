@@ -1,0 +1,71 @@
+"""Gaps between tokens: which count as during a copy, their percentiles, and a whole measurement over fakes."""
+
+import pytest
+
+from bench.copies.gaps import CopyTimes, GapMeter, GapSamples, GapWork, gaps_between, percentile
+from bench.local_group import LocalGroup
+from bench.prompts import Prompt
+from scheduler.engine.config import EngineConfig
+from scheduler.messages import Finished, FinishReason, GroupLoad, Parked, ParkMode, ParkReason, Restored
+from tests.fakes import FakeExecutor, FakeRanks
+
+LOAD = GroupLoad(group_id="g", last_command=0, pages_total=1, pages_free=1, arena_total=0, arena_free=0, residents=())
+
+
+@pytest.mark.parametrize(
+    ("share", "value"), [(0.99, 99.0), (0.5, 50.0), (1.0, 100.0), (0.001, 1.0)], ids=["p99", "p50", "p100", "least"]
+)
+def test_a_percentile_is_the_least_value_that_so_many_do_not_exceed(share: float, value: float) -> None:
+    assert percentile([float(number) for number in range(100, 0, -1)], share) == value
+
+
+def test_one_value_is_every_percentile_of_itself_and_none_has_none() -> None:
+    assert percentile([4.0], 0.99) == 4.0
+    with pytest.raises(ValueError, match="at least one"):
+        percentile([], 0.99)
+
+
+def test_gaps_lie_within_their_window() -> None:
+    arrivals = [(1.0, 1), (2.0, 1), (4.0, 2), (4.5, 1), (9.0, 1)]
+    assert list(gaps_between(arrivals, 1.5, 5.0)) == [(3.0, 2.0), (4.25, 0.5)]
+    assert list(gaps_between(arrivals, 5.0, 6.0)) == []
+
+
+def test_a_copy_covers_the_seconds_it_took_and_a_drop_covers_none() -> None:
+    times = CopyTimes()
+    parked = Parked(load=LOAD, request_id="r", num_pages=1, mode=ParkMode.COPY, reason=ParkReason.EXPLICIT, copy_s=2.0)
+    times.hear(parked, 10.0)
+    times.hear(Restored(load=LOAD, request_id="r", mode=ParkMode.COPY, copy_s=1.0), 20.0)
+    times.hear(Restored(load=LOAD, request_id="r", mode=ParkMode.RECOMPUTE), 30.0)
+    times.hear(Finished(load=LOAD, request_id="r", reason=FinishReason.STOP), 40.0)
+    assert [times.covers(at) for at in (7.9, 8.0, 9.9, 10.0, 19.5, 30.0)] == [False, True, True, False, True, False]
+
+
+class CountedPrompts:
+    def make(self, num_tokens: int) -> Prompt:
+        return Prompt(text="x", tokens=tuple(range(num_tokens)))
+
+
+class SlowCopies(CopyTimes):
+    """Fakes copy in no time; here each took a millisecond, so that gaps fall into them."""
+
+    def hear(self, event: object, now: float) -> None:
+        if isinstance(event, Parked | Restored):
+            self.spans.append((now - 0.001, now + 0.001))
+
+
+async def test_windows_take_turns_and_the_large_one_moves_only_in_those_with_copies() -> None:
+    config = EngineConfig(
+        group_id="g", num_pages=900, arena_pages=900, page_size=4, max_running=8, max_step_tokens=64, max_model_len=1500
+    )
+    executor = FakeExecutor(FakeRanks(num_pages=900, arena_pages=900, page_size=4))
+    copies = SlowCopies()
+    work = GapWork(windows=2, window_s=0.05, streams=2, large_tokens=40, prompt_tokens=4)
+    async with LocalGroup.running(config, executor, on_event=copies.hear) as group:
+        samples = await GapMeter(group, CountedPrompts(), work, copies).measure()
+        await group.until(group.is_idle, 5.0)
+        group.check()
+    assert isinstance(samples, GapSamples)
+    assert len(samples.with_copies) == len(samples.without) == len(samples.num_gaps) == 2
+    assert samples.num_copies >= 4
+    assert all(gap > 0 for gap in samples.with_copies + samples.without)
