@@ -5,6 +5,7 @@ Refusals are returned as values: an error raised here would come out wrapped. Ca
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -24,6 +25,8 @@ from scheduler.admission import (
     RequestRow,
 )
 from scheduler.messages import Submission
+
+log = logging.getLogger(__name__)
 
 _TICK_S = 1.0
 
@@ -113,8 +116,11 @@ class AdmissionActor:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
-            self._desk.tick()
-            self._desk.tell_gauges()
+            try:
+                self._desk.tick()
+                self._desk.tell_gauges()
+            except Exception:  # a fault of ours: without its clock admission would be worse off still
+                log.exception("a tick of admission failed")
 
 
 def _value(call: Callable[[], T]) -> T | Refusal:

@@ -65,7 +65,7 @@ class AdmissionClient:
 
     async def park(self, request_id: str, owner: str | None, terms: HoldTerms, wait_s: float = 5.0) -> RequestRow:
         """Hold it until `unpark`. Returns when its pages and seat are free, or as "parking" after `wait_s`,
-        at most 30.
+        at most 60.
 
         Idempotent: of one that is held only the terms are replaced. Raises UnknownRequest, and WrongState when it
         could not be parked: it runs on then.

@@ -35,6 +35,7 @@ class EngineHost:
         self._loop = EngineLoop(self._core, executor, self._hub.send, self._words.put)
         self._running: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
+        self._no_admission: str | None = None
 
     async def start(self, endpoint: Endpoint | None = None) -> TokenAddress:
         """Listen for gateways and run the loop."""
@@ -57,9 +58,9 @@ class EngineHost:
         await self._loop.probe()
 
     async def ended(self) -> str:
-        """Waits until the loop has ended; why."""
+        """Waits until the loop has ended, or nobody steers it any more; why."""
         await self._ended.wait()
-        return self._loop.failure or "the engine was stopped"
+        return self._loop.failure or self._no_admission or "the engine was stopped"
 
     async def stop(self) -> None:
         """End what lives, then the ranks, then the links. Idempotent."""
@@ -90,7 +91,10 @@ class EngineHost:
             self._ended.set()
 
     def _lost_admission(self, error: Exception) -> None:
-        log.error("%s cannot reach admission: %s", self._spec.group_id, error)
+        """It is not told of anything again: what waits would wait for ever, so whoever started us must hear of it."""
+        self._no_admission = f"{self._spec.group_id} cannot reach admission: {str(error) or type(error).__name__}"
+        log.error("%s", self._no_admission)
+        self._ended.set()
 
 
 def _ends(farewell: Farewell) -> list[TokenEvent]:

@@ -51,7 +51,7 @@ class OrderDesk:
         host.settle(before)
         host.carry_out(orders)
         await host.waits.until(request_id, lambda: self._is_parked(request_id), wait_s)
-        return self._parked_row(request_id)
+        return self._parked_row(request_id, before.owner)
 
     async def unpark(self, request_id: str, owner: str | None, wait_s: float) -> RequestRow:
         """Returns when it runs, or as it is after `wait_s`. Raises OrderRefused."""
@@ -64,7 +64,7 @@ class OrderDesk:
         host.settle(before)
         host.carry_out(orders)
         await host.waits.until(request_id, lambda: self._is_back(request_id), wait_s)
-        return host.row(request_id) or row
+        return self._still(request_id, before.owner) or row
 
     def set_priority(self, request_id: str, owner: str | None, priority: int) -> RequestRow:
         """Raises OrderRefused."""
@@ -97,12 +97,17 @@ class OrderDesk:
         row = self._host.row(request_id)
         return row is None or row.cancelling or not row.held or row.state in _OUT
 
-    def _parked_row(self, request_id: str) -> RequestRow:
+    def _still(self, request_id: str, owner: str) -> RequestRow | None:
+        """After a wait: ids may be chosen, and another owner's request may have this one by now."""
         row = self._host.row(request_id)
+        return row if row is not None and row.owner == owner else None
+
+    def _parked_row(self, request_id: str, owner: str) -> RequestRow:
+        row = self._still(request_id, owner)
         if row is None:
             raise WrongState(request_id, "ended", "it came to its end before it was parked")
         if row.cancelling:
-            raise WrongState(request_id, row.state, "it is ending")
+            raise WrongState(request_id, "ending", "it was cancelled before it was parked")
         failure = self._host.core.hold_failure(request_id)
         if not row.held and failure is not None:
             raise WrongState(request_id, row.state, failure)

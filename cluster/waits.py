@@ -4,7 +4,7 @@ they came with."""
 import asyncio
 from collections.abc import Callable
 
-MAX_WAIT_S = 30.0
+MAX_WAIT_S = 60.0
 MAX_WAITING = 256
 
 

@@ -12,7 +12,7 @@ from scheduler.admission import (
     UnknownRequest,
     WrongState,
 )
-from scheduler.messages import Deferred, FinishReason, Park, ParkFailed, ParkReason, Restore
+from scheduler.messages import Deferred, Finished, FinishReason, Park, ParkFailed, ParkReason, Restore
 from tests.cluster.desks import PlayedEngine, Scene, submission
 
 FOREVER = HoldTerms()
@@ -101,8 +101,21 @@ async def test_a_request_that_ends_before_it_is_parked_is_a_wrong_state() -> Non
     scene.desk.orders.end("b", None)
     with pytest.raises(WrongState, match="it came to its end before it was parked"):
         await orders[0]
-    with pytest.raises(WrongState, match="it is ending"):
+    with pytest.raises(WrongState, match="request b is ending: it was cancelled before it was parked"):
         await orders[1]
+
+
+async def test_who_waits_for_a_request_is_told_nothing_of_another_owners_that_takes_its_id() -> None:
+    scene = Scene()
+    await scene.resident("a", owner="k1")
+    park = asyncio.create_task(scene.desk.orders.park("a", "k1", FOREVER, 20.0))
+    await until_told(scene, Park)
+    scene.desk.take_words("g", [Finished(load=scene.engine.load(), request_id="a", reason=FinishReason.STOP)])
+    scene.desk.submit(submission("a", owner="k2"))
+    with pytest.raises(WrongState, match="it came to its end before it was parked"):
+        await park
+    unpark = asyncio.create_task(scene.desk.orders.unpark("a", "k2", 20.0))
+    assert (await unpark).owner == "k2"
 
 
 async def test_a_queued_request_is_held_at_once_and_comes_in_after_its_unpark() -> None:

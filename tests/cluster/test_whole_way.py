@@ -15,7 +15,7 @@ from cluster.engine_port import EngineOrder, EnginePort
 from cluster.token_link import TokenClient
 from scheduler.admission import AdmissionPolicy, DuplicateRequest, HoldTerms, NeverFits, NoGroup
 from scheduler.executor import ExecutorFailed
-from scheduler.messages import FinishReason, Notice, Submission, TokenEvent
+from scheduler.messages import Admit, FinishReason, Notice, Submission, TokenEvent
 from scheduler.sampling import SamplingParams, StopRules
 from tests.fakes import FakeExecutor, FakeRanks, solo_run
 from workers.spec import CollectiveSpec, RankSpec
@@ -296,3 +296,25 @@ async def test_a_queued_request_ended_by_an_order_ends_its_stream_choice_by_choi
         assert {end.finish for (name, _), end in cluster.ends.items() if name == "r1"} == {FinishReason.CANCELLED}
         await cluster.until_finished(0)
         await settle(cluster)
+
+
+async def test_an_engine_that_admission_hears_no_more_says_that_it_has_ended() -> None:
+    spec = group()
+    ranks = FakeRanks(
+        num_pages=spec.engine.num_pages,
+        arena_pages=spec.engine.arena_pages,
+        page_size=spec.engine.page_size,
+        vocab=VOCAB,
+    )
+
+    async def tell(_: Sequence[object]) -> None:
+        raise ConnectionError("its process died")
+
+    host = EngineHost(spec, FakeExecutor(ranks), tell)
+    await host.start()
+    try:
+        host.post([Admit(number=1, submission=request(0, num_tokens=3))])
+        async with asyncio.timeout(5):
+            assert await host.ended() == "group-0 cannot reach admission: its process died"
+    finally:
+        await host.stop()
