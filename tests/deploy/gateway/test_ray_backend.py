@@ -217,10 +217,9 @@ async def test_with_the_last_connection_all_requests_end_and_no_more_are_taken(
         await backend.status()
 
 
-async def test_status_has_admissions_figures_and_nobodys_request_ids(backend: RayBackend) -> None:
+async def test_status_has_admissions_sums_and_nothing_of_single_requests(backend: RayBackend) -> None:
     assert await backend.status() == {
         "queued_requests": 1,
-        "requests": [{"state": "parked"}],
         "groups": [{"group_id": "group-0", "pages_free": 3}],
     }
 
