@@ -155,5 +155,5 @@ def meddle(world: World, draw: random.Random) -> None:
         world.unpark(draw.choice(world.held))
     if draw.random() < 0.01:
         world.cancel(draw.choice(world.alive))
-    if draw.random() < 0.002:
-        world.lose("g1")
+    if draw.random() < 0.002 and len(world.engines) > 1:
+        world.lose(draw.choice(sorted(world.engines)))

@@ -1,175 +1,161 @@
 """Admission and the real engine core face to face, over fake ranks whose tokens tell when a page went astray."""
 
 import random
-from dataclasses import dataclass, field
 
 import pytest
 
-from scheduler.admission import Addressed, AdmissionCore, GroupCapacity
-from scheduler.engine import EngineConfig, EngineCore
-from scheduler.messages import Deferred, EngineEvent, FinishReason, Parked, Submission
-from scheduler.sampling import SamplingParams, StopRules
-from tests.fakes import FakeRanks, solo_run
+from scheduler.admission import GroupCapacity, HoldTerms
+from scheduler.messages import FinishReason, Notice, ParkReason, Submission
+from tests.scheduler.admission.real_engine import RealEngine, chat, solo
+from tests.scheduler.admission.test_machine import meddle
+from tests.scheduler.admission.world import Plot, World
 
 PAGE = 16
-VOCAB = 1000
-STEP_S = 0.03
+# The engine waits for 10 s before it helps itself: 334 steps.
+MOST_IDLE_STEPS = 500
 
 
-def chat(request_id: str, prompt: int, max_tokens: int, priority: int = 0) -> Submission:
-    first = sum(request_id.encode()) * 100
-    return Submission(
-        request_id=request_id,
-        gateway_id="gateway",
-        prompt_tokens=tuple(range(first, first + prompt)),
-        sampling=SamplingParams(seed=len(request_id)),
-        stop=StopRules(max_tokens=max_tokens, ignore_eos=True),
-        priority=priority,
-    )
+class Duo(World):
+    """One real engine and its admission."""
 
-
-@dataclass
-class Duo:
-    """Both cores on one clock; each hears the other at the end of every turn."""
-
-    pages: int
-    seats: int = 8
-    arena: int = 4000
-    now: float = 0.0
-    text: dict[str, list[int]] = field(default_factory=dict)
-    ended: dict[str, FinishReason] = field(default_factory=dict)
-    parks: dict[str, int] = field(default_factory=dict)
-    deferrals: int = 0
-
-    def __post_init__(self) -> None:
-        self.engine = EngineCore(
-            EngineConfig(
-                group_id="g",
-                num_pages=self.pages,
-                arena_pages=self.arena,
-                page_size=PAGE,
-                max_running=self.seats,
-                max_step_tokens=64,
-                max_model_len=4000,
-            )
+    def __init__(self, *, pages: int, seats: int = 8, arena: int = 4000, recompute: bool = True) -> None:
+        capacity = GroupCapacity(
+            group_id="g", num_pages=pages, page_size=PAGE, seats=seats, max_model_len=4000, recompute=recompute
         )
-        self.ranks = FakeRanks(num_pages=self.pages, arena_pages=self.arena, page_size=PAGE, vocab=VOCAB)
-        self.admission = AdmissionCore()
-        self.admission.add_group(
-            GroupCapacity(group_id="g", num_pages=self.pages, page_size=PAGE, seats=self.seats, max_model_len=4000)
-        )
-
-    def submit(self, sub: Submission) -> None:
-        self.text[sub.request_id] = []
-        self._post(self.admission.submit(sub, self.now))
-
-    def cancel(self, request_id: str) -> None:
-        self._post(self.admission.cancel(request_id, self.now))
+        super().__init__([Plot(capacity=capacity, arena_pages=arena, make=RealEngine)], MOST_IDLE_STEPS)
+        self.may_defer = True  # the engine has a forecast of its own
+        self.subs: dict[str, Submission] = {}
 
     @property
-    def is_idle(self) -> bool:
-        return self.engine.is_idle and not self.admission.status(self.now).requests
+    def engine(self) -> RealEngine:
+        engine = self.engines["g"]
+        assert isinstance(engine, RealEngine)
+        return engine
 
-    def turn(self) -> None:
-        self.now += STEP_S
-        while (plan := self.engine.plan_step(self.now)) is not None:
-            self.ranks.begin(plan)
-            self._listen()
-        self._listen()
-        if self.ranks.num_unanswered:
-            self.engine.apply(self.ranks.answer(), self.now)
-        self._listen()
-        self._post(self.admission.tick(self.now))
-        self.engine.check_integrity()
-        self.admission.check_integrity()
+    def send(self, *subs: Submission) -> None:
+        for sub in subs:
+            if self.submit(sub):
+                self.subs[sub.request_id] = sub
 
-    def finish(self) -> None:
-        for _ in range(50_000):
-            if self.is_idle:
-                return
-            self.turn()
-        raise AssertionError(f"not everyone came to the end: {self.admission.status(self.now)}")
+    def steps_on(self, count: int) -> None:
+        for _ in range(count):
+            self.step()
 
-    def _listen(self) -> None:
-        for batch in self.engine.take_tokens().values():
-            for event in batch:
-                self.text[event.request_id] += event.tokens
-                if event.finish is not None:
-                    self.ended[event.request_id] = event.finish
-        for event in self.engine.take_events():
-            self._count(event)
-            self._post(self.admission.on_event(event, self.now))
+    def says(self, request_id: str, choice: int = 0) -> list[int]:
+        return self.engine.text.get((request_id, choice), [])
 
-    def _count(self, event: EngineEvent) -> None:
-        if isinstance(event, Parked):
-            self.parks[event.request_id] = self.parks.get(event.request_id, 0) + 1
-        self.deferrals += isinstance(event, Deferred)
-
-    def _post(self, orders: list[Addressed]) -> None:
-        for order in orders:
-            self.engine.post(order.command)
+    def end(self) -> int:
+        """Everyone ends; how many texts were whole."""
+        self.settle()
+        return self.engine.check_texts(self.subs)
 
 
-def solo(sub: Submission) -> list[int]:
-    return solo_run(sub.prompt_tokens, sub.sampling.seed, VOCAB, sub.stop.max_tokens)
-
-
-def test_four_chats_of_three_and_a_half_pools_end_whole_and_equal_to_their_solo_runs() -> None:
-    duo = Duo(pages=64, seats=4)
-    chats = [chat(f"chat {n}", 100, 800, 10 if n == 2 else 0) for n in range(4)]
-    for each in chats:
-        duo.submit(each)
-    duo.finish()
-    assert duo.text == {each.request_id: solo(each) for each in chats}
+@pytest.mark.parametrize("arena", [4000, 20, 0], ids=["ample arena", "small arena", "recompute only"])
+def test_four_chats_of_three_and_a_half_pools_end_whole_and_equal_to_their_solo_runs(arena: int) -> None:
+    duo = Duo(pages=64, seats=4, arena=arena)
+    duo.send(*(chat(f"chat {n}", 100, 800, 10 if n == 2 else 0) for n in range(4)))
+    assert duo.end() == 4
     assert next(iter(duo.ended)) == "chat 2"
-    assert "chat 2" not in duo.parks
-    assert 3 <= sum(duo.parks.values()) <= 10
+    assert "chat 2" not in duo.engine.parks
+    assert 3 <= sum(map(len, duo.engine.parks.values())) <= 10
+    assert duo.engine.ordered_parks == sum(map(len, duo.engine.parks.values()))  # the engine never had to help itself
 
 
+def test_families_crowd_a_pool_and_every_choice_ends_whole() -> None:
+    duo = Duo(pages=40, seats=8, arena=60)
+    duo.send(*(chat(f"family {n}", 40, 150, n=n % 2 + 2) for n in range(6)))
+    assert duo.end() == 3 * 2 + 3 * 3
+    assert len(duo.engine.parks) >= 2
+
+
+@pytest.mark.parametrize("recompute", [True, False])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_mixed_day_ends_with_every_text_whole_and_nothing_left_behind(seed: int) -> None:
+def test_a_mixed_day_ends_with_every_text_whole_and_nothing_left_behind(seed: int, recompute: bool) -> None:
     draw = random.Random(seed)
-    duo = Duo(pages=40, seats=5)
-    subs = [
-        chat(f"r{n}", draw.randrange(1, 300), draw.randrange(1, 120), draw.choice([0, 0, 0, 1, 5])) for n in range(25)
-    ]
-    cancelled = {sub.request_id for sub in subs if draw.random() < 0.2}
-    for sub in subs:
-        duo.submit(sub)
-        for _ in range(draw.randrange(25)):
-            duo.turn()
-        if sub.request_id in cancelled:
-            duo.cancel(sub.request_id)
-    duo.finish()
-    assert duo.parks
-    for sub in subs:
-        if sub.request_id in cancelled:
-            assert duo.text[sub.request_id] == solo(sub)[: len(duo.text[sub.request_id])]
-        else:
-            assert duo.ended[sub.request_id] is FinishReason.LENGTH
-            assert duo.text[sub.request_id] == solo(sub)
+    duo = Duo(pages=40, seats=5, arena=60 if recompute else 4000, recompute=recompute)
+    for turn in range(500):
+        duo.step()
+        if len(duo.alive) < 12:
+            n, priority = draw.choice([1, 1, 2, 3]), draw.choice([0, 0, 0, 1, 5])
+            duo.send(chat(f"r{turn}", draw.randrange(1, 300), draw.randrange(1, 120), priority, n))
+        if draw.random() < 0.5:
+            meddle(duo, draw)
+        if draw.random() < 0.01:
+            duo.fail_copies(1)
+        if draw.random() < 0.02:
+            duo.lag(draw.randrange(4), draw.randrange(4))
+    assert duo.end() > 10
+    assert duo.engine.parks
 
 
 def test_each_restore_is_worth_its_copy_with_the_real_lookahead_too() -> None:
     duo = Duo(pages=48, seats=6)
-    subs = [chat(f"r{n}", 30 + 11 * n, 250) for n in range(10)]
-    for sub in subs:
-        duo.submit(sub)
-    duo.finish()
-    assert set(duo.ended.values()) == {FinishReason.LENGTH}
-    assert max(duo.parks.values()) <= 1 + 250 // (32 - 8)
-    assert sum(duo.parks.values()) <= 30
+    duo.send(*(chat(f"r{n}", 30 + 11 * n, 250) for n in range(10)))
+    assert duo.end() == 10
+    parks = [len(each) for each in duo.engine.parks.values()]
+    assert max(parks) <= 1 + 250 // (32 - 8)
+    assert sum(parks) <= 30
     assert duo.deferrals <= 3
 
 
 def test_an_urgent_request_displaces_a_running_one_and_both_texts_are_whole() -> None:
     duo = Duo(pages=64, seats=1)
-    low, high = chat("low", 50, 100), chat("high", 50, 30, 1)
-    duo.submit(low)
-    for _ in range(10):
-        duo.turn()
-    duo.submit(high)
-    duo.finish()
+    duo.send(chat("low", 50, 100))
+    duo.steps_on(10)
+    duo.send(chat("high", 50, 30, 1))
+    assert duo.end() == 2
     assert list(duo.ended) == ["high", "low"]
-    assert duo.parks == {"low": 1}
-    assert duo.text == {"low": solo(low), "high": solo(high)}
+    assert duo.engine.parks == {"low": [ParkReason.SEAT]}
+
+
+@pytest.mark.parametrize(("arena", "notices"), [(4000, []), (0, [Notice.RECOMPUTED])], ids=["copied", "recomputed"])
+def test_a_chat_is_held_while_others_run_and_goes_on_where_it_stopped(arena: int, notices: list[Notice]) -> None:
+    duo = Duo(pages=64, arena=arena)
+    duo.send(chat("approval", 50, 200), chat("other", 50, 400, n=2))
+    duo.steps_on(60)
+    duo.park("approval", HoldTerms())
+    duo.steps_on(5)
+    said = list(duo.says("approval"))
+    assert 30 < len(said) < 200
+    duo.steps_on(100)
+    assert duo.says("approval") == said
+    assert duo.core.status(duo.now).groups[0].pages_free == 64 - duo.engine.core.account().residents[0].num_pages
+    duo.unpark("approval")
+    assert duo.end() == 3
+    assert duo.engine.notices["approval"] == [Notice.PARKED, Notice.RESUMED, *notices]
+
+
+def test_the_last_resident_is_held_and_the_engine_rests() -> None:
+    duo = Duo(pages=64)
+    duo.send(chat("a", 50, 100, n=2))
+    duo.steps_on(20)
+    duo.park("a", HoldTerms(deadline_s=3.0))
+    duo.steps_on(10)
+    assert duo.core.row("a", duo.now).state == "parked"
+    generated = duo.generated
+    duo.steps_on(50)
+    assert duo.generated == generated
+    duo.steps_on(60)  # its deadline has come
+    assert duo.generated > generated
+    assert duo.end() == 2
+
+
+def test_without_arena_and_recompute_the_victim_runs_on_and_new_requests_wait_outside() -> None:
+    duo = Duo(pages=20, seats=4, arena=0, recompute=False)
+    duo.send(chat("a", 100, 150), chat("b", 20, 150))
+    while not duo.core.status(duo.now).exhausted:
+        duo.step()
+    assert duo.alive == ["a", "b"]
+    assert not duo.submit(chat("c", 20, 20))
+    duo.settle()
+    assert not duo.core.status(duo.now).exhausted
+    assert duo.engine.check_texts(duo.subs) == 1
+    assert sorted(duo.ended.values()) == [FinishReason.ERROR, FinishReason.LENGTH]
+
+
+def test_a_family_says_what_its_choices_would_say_alone() -> None:
+    duo = Duo(pages=64)
+    family = chat("family", 100, 50, n=3)
+    duo.send(family)
+    duo.end()
+    assert [duo.says("family", choice) for choice in range(3)] == [solo(family, choice) for choice in range(3)]
