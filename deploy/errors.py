@@ -106,7 +106,7 @@ class MethodNotAllowed(ApiError):
 
 
 class Conflict(ApiError):
-    """`state` is what the request is in: "queued", "resident", "parking", "parked", "restoring" or "ending"."""
+    """`state` is the request's: "queued", "resident", "parking", "parked", "restoring", "ending" or "ended"."""
 
     status = 409
     type = "invalid_request_error"

@@ -6,7 +6,7 @@ from typing import Any
 import grpc
 
 from deploy.admin.errors import NotReached, OrderFailed
-from deploy.admin.fields import DEFAULT_PARK_WAIT_S, MAX_LISTED
+from deploy.admin.fields import DEFAULT_PARK_WAIT_S, MAX_LISTED, MAX_WAIT_S
 from deploy.admin.finding import Endpoint
 from deploy.admin.messages import HOLD_ENDS
 from deploy.admin.plain import Plain, event_object, lost_object, request_object, status_object
@@ -82,7 +82,8 @@ class AdminConnection:
         return status_object(self._call("GetStatus", admin_pb2.GetStatusRequest()))
 
     def watch(self, *, from_number: int | None = None, request_id: str = "") -> Iterator[Plain]:
-        """Events one by one until the iterator is closed; the end of the server raises `NotReached`."""
+        """Events one by one until the iterator is closed, or the request has ended; the end of the server raises
+        `NotReached`, a request that has ended before `OrderFailed`."""
         request = admin_pb2.WatchEventsRequest(from_number=from_number, request_id=request_id)
         stream = self._stub.WatchEvents(request, metadata=self._metadata)
         begun = False
@@ -93,13 +94,15 @@ class AdminConnection:
                     yield lost_object(response.lost)
                 yield from map(event_object, response.events)
         except grpc.RpcError as error:
-            raise self._end_of_stream() if begun else self._told(error) from error
+            is_end = begun and isinstance(error, grpc.Call) and error.code() is not grpc.StatusCode.NOT_FOUND
+            raise self._end_of_stream() if is_end else self._told(error) from error
         finally:
             stream.cancel()
 
     def _call(self, method: str, request: Any, wait_s: float = 0.0) -> Any:
+        allowed_s = wait_s if 0.0 <= wait_s <= MAX_WAIT_S else 0.0  # else the server tells the bound
         try:
-            return getattr(self._stub, method)(request, timeout=wait_s + _CALL_S, metadata=self._metadata)
+            return getattr(self._stub, method)(request, timeout=allowed_s + _CALL_S, metadata=self._metadata)
         except grpc.RpcError as error:
             raise self._told(error) from error
 

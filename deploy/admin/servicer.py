@@ -1,13 +1,15 @@
 """The methods of `parkade.admin.v1.Admin` over admission. What each does is told in `admin.proto`."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
 from functools import wraps
 from typing import Any, Protocol, TypeVar
 
 import grpc
 
-from cluster.watch import WatchBatch, WatchEvent
+from cluster.watch import WatchBatch
 from deploy.admin import fields
+from deploy.admin.following import follow
 from deploy.admin.messages import request_message, status_message, watch_message
 from deploy.admin.status_codes import TooManyWatchers, status_of
 from deploy.admin.v1 import admin_pb2, admin_pb2_grpc
@@ -17,8 +19,6 @@ MAX_WATCHERS = 16
 
 # An answer needs time to arrive before the client's deadline.
 _MARGIN_S = 0.25
-# A poll that nobody waits for any more stays in admission for so long at most.
-_POLL_S = 10.0
 
 Context = grpc.aio.ServicerContext[Any, Any]
 RequestT = TypeVar("RequestT")
@@ -123,24 +123,18 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
 
     @_told
     async def WatchEvents(self, request: admin_pb2.WatchEventsRequest, context: Context) -> None:
-        """Ends with the call: gRPC cancels it when the client goes or its deadline comes."""
+        """Ends with the call, which gRPC cancels when the client goes or its deadline comes, or with the request."""
         wanted = fields.checked_prefix(request.request_id)
+        start = request.from_number if request.HasField("from_number") else -1
         if self._watchers >= MAX_WATCHERS:
             raise TooManyWatchers(f"{self._watchers} streams of WatchEvents are open, the most there may be: end one")
         self._watchers += 1
         try:
-            batch = await self._admission.watch(request.from_number if request.HasField("from_number") else -1, 0.0)
-            await context.write(watch_message(batch, _about(wanted, batch)))
-            while True:
-                batch = await self._admission.watch(batch.next, _POLL_S)
-                if (events := _about(wanted, batch)) or batch.lost:
+            async with aclosing(follow(self._admission, wanted, start)) as following:
+                async for batch, events in following:
                     await context.write(watch_message(batch, events))
         finally:
             self._watchers -= 1
-
-
-def _about(request_id: str, batch: WatchBatch) -> list[WatchEvent]:
-    return [event for event in batch.events if request_id in ("", event.request_id)]
 
 
 def _bounded(wait_s: float, context: Context) -> float:

@@ -6,7 +6,7 @@ of this user runs on this machine.
 
 import json
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,9 +17,14 @@ from deploy.cli.connecting import connected
 from deploy.cli.tables import event_line, request_line, request_table, status_view
 from scheduler.admission import HoldEnd
 
+if TYPE_CHECKING:
+    from deploy.admin.connection import AdminConnection
+
 PANEL = "A running server"
 
 _DRAIN_POLL_S = 0.25
+_MAX_PRIORITY = 2**31 - 1
+_MAX_NUMBER = 2**63 - 1
 
 
 def ps(
@@ -94,7 +99,14 @@ def priority(
     *,
     request_id: RequestId,
     value: Annotated[
-        int, typer.Argument(metavar="PRIORITY", help="Higher wins; 0 is the default of requests.", show_default=False)
+        int,
+        typer.Argument(
+            metavar="PRIORITY",
+            help="Higher wins; 0 is the default of requests.",
+            show_default=False,
+            min=-_MAX_PRIORITY - 1,
+            max=_MAX_PRIORITY,
+        ),
     ],
     as_json: AsJson = False,
     admin: Admin = None,
@@ -130,13 +142,33 @@ def drain(
     tls_ca: TlsCa = None,
     debug: Debug = False,
 ) -> None:
-    """Take no new requests (clients get 503) and let those that live go on to their ends."""
+    """Take no new requests (clients get 503) and let those that live go on to their ends.
+
+    A held request does not end by itself: unpark or cancel it. --wait says how many there are.
+    """
     with connected(admin, token_file, tls_ca, debug=debug) as server:
         living = server.drain()
-        while wait and living:
-            time.sleep(_DRAIN_POLL_S)
-            living = sum(server.status()["by_state"].values())
+        if wait and living:
+            living = _wait_until_drained(server)
         _say({"draining": True, "living": living}, f"Draining; {living} requests live.", as_json=as_json)
+
+
+def _wait_until_drained(server: "AdminConnection") -> int:
+    """How many live then: none. Raises `OrderFailed` when somebody ends the draining meanwhile."""
+    told = 0
+    while rows := server.requests():
+        if not server.status()["draining"]:
+            raise OrderFailed(f"somebody has ended the draining (`parkade undrain`); {len(rows)} requests live")
+        held = sum(row["held"] for row in rows)
+        if held not in (told, 0):
+            typer.echo(
+                f"{held} of {len(rows)} living requests are held: each ends only after `parkade unpark`, "
+                "`parkade cancel` or its deadline",
+                err=True,
+            )
+        told = held
+        time.sleep(_DRAIN_POLL_S)
+    return 0
 
 
 def undrain(
@@ -179,7 +211,12 @@ def watch(
     from_number: Annotated[
         int | None,
         typer.Option(
-            "--from", metavar="NUMBER", help="Begin with this event; 0: all that are kept.", show_default="now", min=0
+            "--from",
+            metavar="NUMBER",
+            help="Begin with this event; 0: all that are kept.",
+            show_default="now",
+            min=0,
+            max=_MAX_NUMBER,
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
@@ -193,14 +230,19 @@ def watch(
     Ctrl-C ends it; with ID, the end of that request does, too.
     """
     with connected(admin, token_file, tls_ca, debug=debug) as server:
-        wanted = server.full_id(request_id) if request_id else ""
+        wanted = _watched(server, request_id, from_number) if request_id else ""
         try:
             for event in server.watch(from_number=from_number, request_id=wanted):
                 typer.echo(json.dumps(event, ensure_ascii=False) if as_json else event_line(event))
-                if wanted and event["kind"] == "finished":
-                    return
         except KeyboardInterrupt:
             return
+
+
+def _watched(server: "AdminConnection", request_id: str, from_number: int | None) -> str:
+    """A living request's id; with a number also the whole id of one that has ended, of which events may be kept."""
+    if from_number is not None and not server.requests(request_id):
+        return request_id
+    return server.full_id(request_id)
 
 
 def _show(row: dict[str, Any], *, as_json: bool) -> None:

@@ -158,7 +158,8 @@ class AdminServicer:
 
     def WatchEvents(self, request, context):
         """What happens to requests from now on, or from a numbered event on, until the call is cancelled or its deadline
-        comes. The first message comes at once and tells the number to go on from, with no events if there are none.
+        comes; of one request, until that has ended. The first message comes at once and tells the number to go on from,
+        with no events if there are none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from deploy.cli import app
+from scheduler.admission import RequestRow
 from tests.deploy.admin.played_admission import PlayedAdmission, row
 
 REQUEST_KEYS = {
@@ -126,7 +127,8 @@ async def test_watch_prints_one_object_a_line_and_ends_with_its_request(
     for number in range(4):
         admission.ring.add("pressure", "", "group-0", shortfall=number)
     admission.ring.add("finished", "job-7", "group-0", reason="stop", age_s=1.5)  # the ring keeps four: one is lost
-    result = await parkade("watch", "job", "--from", "0", "--json")
+    del admission.rows["job-7"]
+    result = await parkade("watch", "job-7", "--from", "0", "--json")
     told = [json.loads(line) for line in result.stdout.splitlines()]
     assert [event["kind"] for event in told] == ["lost", "finished"]
     assert told[0]["facts"] == {"events": 1}
@@ -140,9 +142,70 @@ async def test_watch_prints_one_object_a_line_and_ends_with_its_request(
     }
 
 
+async def test_a_watch_by_a_shortened_id_ends_with_its_request(parkade: Any, admission: PlayedAdmission) -> None:
+    watching = asyncio.create_task(parkade("watch", "job"))
+    async with asyncio.timeout(SOON_S):
+        while not admission.watching:  # noqa: ASYNC110 - the command has no event to wait for
+            await asyncio.sleep(0.01)
+    del admission.rows["job-7"]
+    admission.ring.add("finished", "job-7", "group-0", reason="stop")
+    (line,) = lines(await watching)
+    assert line.endswith("finished job-7 group-0 reason=stop")
+
+
+async def test_a_watch_of_one_that_has_ended_says_so(parkade: Any) -> None:
+    result = await parkade("watch", "gone", "--from", "0")
+    assert result.exit_code == 1
+    assert result.stderr == "parkade: no live request has the id gone: it has ended, or never was\n"
+
+
+async def test_a_drain_that_waits_tells_of_the_held_who_do_not_end_by_themselves(
+    parkade: Any, admission: PlayedAdmission, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admission.rows["job-7"] = row("job-7", state="parked", held=True)
+    looks = 0
+
+    async def requests(_: None) -> list[RequestRow]:
+        nonlocal looks
+        looks += 1
+        if looks > 3:
+            admission.rows.clear()
+        return list(admission.rows.values())
+
+    monkeypatch.setattr(admission, "requests", requests)
+    result = await parkade("drain", "--wait")
+    assert (result.exit_code, result.stdout) == (0, "Draining; 0 requests live.\n")
+    assert result.stderr == (
+        "1 of 3 living requests are held: each ends only after `parkade unpark`, `parkade cancel` or its deadline\n"
+    )
+
+
+async def test_a_drain_that_waits_ends_when_somebody_ends_the_draining(
+    parkade: Any, admission: PlayedAdmission, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def not_for_long() -> None:
+        """Ended by somebody else at once."""
+
+    monkeypatch.setattr(admission, "drain", not_for_long)
+    result = await parkade("drain", "--wait")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "parkade: somebody has ended the draining (`parkade undrain`); 3 requests live\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["priority", "job", "2147483648"], ["priority", "job", "-2147483649"], ["watch", "--from", str(1 << 63)]],
+)
+async def test_a_number_out_of_its_range_is_told_with_the_range(parkade: Any, arguments: list[str]) -> None:
+    result = await parkade(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Input should be " in result.stderr
+
+
 async def test_watch_in_words(parkade: Any, admission: PlayedAdmission) -> None:
     admission.ring.add("park_failed", "job-7", "group-0", reason="no room", tokens=5)
     admission.ring.add("finished", "job-7", "group-0", reason="stop", error="")
+    del admission.rows["job-7"]
     shown = lines(await parkade("watch", "job-7", "--from", "0"))
     assert [line.partition(" ")[2] for line in shown] == [
         'park_failed job-7 group-0 reason="no room" tokens=5',
@@ -167,6 +230,9 @@ async def test_top_prints_one_board(parkade: Any) -> None:
         (["unpark", ""], "no living request's id begins with ''; `parkade ps` lists them"),
         (["park", "job", "--then", "cancel"], "--then says what happens at the deadline: give --deadline SECONDS"),
         (["park", "job", "--deadline", "-1"], "deadline_s must be more than 0 and at most 1000000000 seconds"),
+        (["park", "job", "--wait", "nan"], "wait_s must be 0 to 60 seconds (given: nan)"),
+        (["park", "job", "--wait", "inf"], "wait_s must be 0 to 60 seconds (given: inf)"),
+        (["park", "job", "--wait", "-20"], "wait_s must be 0 to 60 seconds (given: -20.0)"),
         (["unpark", "job", "--wait", "99"], "wait_s must be 0 to 60 seconds (given: 99.0)"),
         (["ps", "--admin", "nowhere"], "'nowhere' is no HOST:PORT, such as 127.0.0.1:8001"),
         (["ps", "--token-file", "/gone"], "cannot read the admin token file /gone: No such file"),
