@@ -44,17 +44,20 @@ class LiveRequest:
         return self._relay.usage
 
     async def updates(self, idle_s: float | None = None) -> AsyncIterator[list[Update]]:
-        """What there is, each time there is something; an empty list each time nothing has come for `idle_s`. The last
-        list ends with `Ended`.
+        """What there is, each time there is something; an empty list each time nothing has come for `idle_s`, or only
+        what has no text. The last list ends with `Ended`.
         """
+        now = asyncio.get_running_loop().time
+        said_at = now()
         async with aclosing(self._backend.events(self.request_id, idle_s)) as batches:
             async for events in batches:
                 if self._on_first_token is not None and any(event.tokens for event in events):
                     self._on_first_token()
                     self._on_first_token = None
                 updates = self._relay.feed(events)
-                if updates or not events:
+                if updates or not events or (idle_s is not None and now() - said_at >= idle_s):
                     yield updates
+                    said_at = now()
                 if self._relay.ended:
                     return
         assert self._relay.ended, "a backend's events end with a finish of every choice"

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from deploy.gateway import Fittings, GatewayLimits, create_app
+from deploy.gateway import Fittings, GatewayLimits, ServedModel, create_app
 from scheduler.messages import FinishReason, Notice, Submission, TokenEvent
 from tests.deploy.gateway.fakes import Body, HandPlayedBackend, OpenCall, says, served_model
 
@@ -49,6 +49,21 @@ async def test_a_token_without_text_is_no_silence(backend: HandPlayedBackend, ap
     await call.next_message()
     await call.next_piece()
     backend.send(text="é".encode()[:1])
+    backend.send(text="é".encode()[1:])
+    assert b'"content":"\xc3\xa9"' in await call.next_piece()
+    call.hang_up()
+    await call.task
+
+
+async def test_tokens_that_have_no_text_for_long_do_not_silence_a_stream(
+    backend: HandPlayedBackend, model: ServedModel, chat_body: Body
+) -> None:
+    app = create_app(backend, model, GatewayLimits(keep_alive_s=0.0))
+    call = OpenCall(app, CHAT, chat_body(stream=True))
+    await call.next_message()
+    await call.next_piece()
+    backend.send(text="é".encode()[:1])
+    assert await call.next_piece() == b": keep-alive\n\n"
     backend.send(text="é".encode()[1:])
     assert b'"content":"\xc3\xa9"' in await call.next_piece()
     call.hang_up()
