@@ -54,9 +54,7 @@ async def test_a_wrong_bit_in_one_ranks_arena_is_told_with_its_name_and_the_sequ
     assert shared_memory(spec) == set()
 
 
-async def test_a_stop_in_the_middle_of_copies_leaves_no_process_and_no_memory(
-    model_dir: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_stop_in_the_middle_of_copies_leaves_no_process_and_no_memory(model_dir: Path) -> None:
     """Copies of the whole pool are under way, both ways, when the executor is stopped."""
     spec = replace(spec_of(model_dir, 2), num_pages=8192, arena_pages=8192)
     whole = tuple(range(8192))
@@ -70,6 +68,5 @@ async def test_a_stop_in_the_middle_of_copies_leaves_no_process_and_no_memory(
         await executor.submit(StepPlan(step=1, copies_out=outs, copies_in=backs))
         assert len(shared_memory(spec)) == 2
     assert (first.copy_id, first.outcome) == (0, CopyOutcome.DONE)
-    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]  # none was killed
     assert shared_memory(spec) == set()
     assert not any(psutil.pid_exists(pid) for pid in pids)
