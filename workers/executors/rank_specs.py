@@ -4,10 +4,14 @@ import os
 import secrets
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from workers.collective.shm_segment import new_segment_path
 from workers.spec import CollectiveSpec, RankSpec
+
+_FIXED_PORTS = (20_000, 32_768)  # above those of Ray's workers, below those that Linux hands out
+_PORT_TRIES = 20
 
 
 def new_collective_spec(kind: str, host: str = "127.0.0.1", timeout_s: float = 60.0) -> CollectiveSpec:
@@ -33,6 +37,15 @@ def check_group(specs: Sequence[RankSpec]) -> None:
 
 
 def _free_port(host: str) -> int:
+    """One that nobody listens on, nor gets by chance before rank 0 does: the system hands out others to who asks for 0.
+
+    Where all that were tried are taken, one that the system hands out.
+    """
+    first, last = _FIXED_PORTS
+    tried = [first + secrets.randbelow(last - first) for _ in range(_PORT_TRIES)]
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.bind((host, 0))
+        for port in (*tried, 0):
+            with suppress(OSError):
+                probe.bind((host, port))
+                break
         return int(probe.getsockname()[1])
