@@ -94,3 +94,23 @@ async def test_a_refused_chat_keeps_status_and_message() -> None:
     async with client(400, b'{"error":{"message":"900 tokens do not fit"}}', []) as http:
         run = await run_chat(http, "http://x", "m", CHAT)
     assert (run.state, run.status, run.error) == (ChatState.REFUSED, 400, "900 tokens do not fit")
+
+
+async def test_token_ids_make_a_completion_and_a_chosen_id_is_sent_and_told() -> None:
+    asked: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        event = {"id": "cmpl-mine", "choices": [{"index": 0, "text": "ab", "finish_reason": "length"}]}
+        told = {"prompt_tokens": 2, "completion_tokens": 1, "parks": 2, "recomputes": 1}
+        blocks = [event, {"choices": [], "usage": told}]
+        return httpx.Response(200, content=b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in blocks))
+
+    completion = Chat(name="x", prompt=(7, 8), max_tokens=1, request_id="mine")
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http:
+        run = await run_chat(http, "http://x", "m", completion)
+    assert asked[0].url.path == "/v1/completions"
+    assert asked[0].headers["x-request-id"] == "mine"
+    body = json.loads(asked[0].content)
+    assert (body["prompt"], "messages" in body) == ([7, 8], False)
+    assert (run.request_id, run.text, run.parks, run.recomputes) == ("cmpl-mine", "ab", 2, 1)
