@@ -9,12 +9,13 @@ from typing import Any, Protocol, TypeVar
 from cluster.errors import ClusterError
 from deploy.errors import BackendLost
 from deploy.gateway.backend import Orders
-from deploy.gateway.token_pump import TokenPump
-from scheduler.admission import AdmissionRefused, HoldTerms, RequestRow
+from deploy.gateway.token_pump import ENDING_S, TokenPump
+from scheduler.admission import AdmissionRefused, HoldTerms, RequestRow, UnknownRequest
 from scheduler.messages import Submission, TokenEvent
 
 logger = logging.getLogger(__name__)
 AnswerT = TypeVar("AnswerT")
+_FIRST_PAUSE_S = 0.01
 
 
 class AdmissionLink(Orders, Protocol):
@@ -31,11 +32,20 @@ class AdmissionLink(Orders, Protocol):
 
 
 class RayBackend:
-    """Call `start` inside the running event loop, `stop` at the end. `connections` maps an engine to its batches."""
+    """Call `start` inside the running event loop, `stop` at the end. `connections` maps an engine to its batches.
+
+    A client that sends its next request under the id of its last one as soon as that has ended is made to wait for
+    `ending_s` at most: engine and admission need a moment more than the stream.
+    """
 
     def __init__(
-        self, gateway_id: str, admission: AdmissionLink, connections: Mapping[str, AsyncIterable[Sequence[TokenEvent]]]
+        self,
+        gateway_id: str,
+        admission: AdmissionLink,
+        connections: Mapping[str, AsyncIterable[Sequence[TokenEvent]]],
+        ending_s: float = ENDING_S,
     ) -> None:
+        self._ending_s = ending_s
         self.gateway_id = gateway_id
         self._admission = admission
         self._connections = connections
@@ -68,12 +78,31 @@ class RayBackend:
     async def submit(self, submission: Submission) -> None:
         self._require_engine()
         request_id = submission.request_id
+        if self._pump.is_ending(request_id):
+            await self._until_ended(request_id)
         self._pump.open(request_id, submission.n)  # before it can have events
         try:
             await _answer(self._admission.submit(submission))
         except BaseException as error:
             self._pump.close(request_id, was_refused=isinstance(error, AdmissionRefused))
             raise
+
+    async def _until_ended(self, request_id: str) -> None:
+        """Until no engine may send anything more about it, and admission has forgotten it, or it is too late."""
+        loop, pause_s = asyncio.get_running_loop(), _FIRST_PAUSE_S
+        deadline = loop.time() + self._ending_s
+        while self._pump.is_ending(request_id) and loop.time() < deadline:
+            if not self._pump.knows(request_id) and not await self._lives(request_id):
+                return
+            await asyncio.sleep(pause_s)
+            pause_s *= 2
+
+    async def _lives(self, request_id: str) -> bool:
+        try:
+            await self.request(request_id, None)
+        except UnknownRequest:
+            return False
+        return True
 
     def events(self, request_id: str, idle_s: float | None) -> AsyncGenerator[Sequence[TokenEvent], None]:
         return self._pump.events(request_id, idle_s)

@@ -13,6 +13,8 @@ logger = logging.getLogger(__name__)
 # For how long an id closed before its end is refused to the next one, unless its last event comes first. An engine
 # that knew the request sends that within a step; one that was still queued may have none.
 LATE_S = 10.0
+# An engine tells a stream's end first, and admission when the last step that names the request has been answered.
+ENDING_S = 2.0
 
 
 class TokenPump:
@@ -24,6 +26,7 @@ class TokenPump:
         self._now = now
         self._mailboxes: dict[str, Mailbox] = {}
         self._closed_early: dict[str, tuple[Mailbox, float]] = {}  # and until when it is kept; the oldest first
+        self._ended: dict[str, float] = {}  # and until when admission may not have heard of it; the oldest first
         self._owner: dict[str, str] = {}  # request id -> the connection its events come from, once one has come
         self._running: set[str] = set()
 
@@ -40,6 +43,11 @@ class TokenPump:
         """It is open, or was closed before its end and may not have ended yet."""
         return request_id in self._mailboxes or request_id in self._closed_early
 
+    def is_ending(self, request_id: str) -> bool:
+        """Nobody reads it any more, and its id will soon be free if it is not yet."""
+        self._forget_late_ones()
+        return request_id in self._closed_early or request_id in self._ended
+
     def open(self, request_id: str, num_choices: int) -> None:
         """Raises `DuplicateRequest` for an id that is open, or that may still have events from before."""
         self._forget_late_ones()
@@ -51,8 +59,12 @@ class TokenPump:
         """Idempotent. Nobody may be waiting for its events any more, or else for the last time."""
         mailbox = self._mailboxes.pop(request_id, None)
         self._owner.pop(request_id, None)
-        if mailbox is not None and mailbox.open_choices and not was_refused:
+        if mailbox is None or was_refused:
+            return
+        if mailbox.open_choices:
             self._closed_early[request_id] = mailbox, self._now() + LATE_S
+        else:
+            self._note_end(request_id)
 
     async def events(self, request_id: str, idle_s: float | None) -> AsyncGenerator[Sequence[TokenEvent], None]:
         """All there are, each time there are some, until every choice has its `finish`; empty after `idle_s`."""
@@ -91,14 +103,18 @@ class TokenPump:
             late.put(event)
             if not late.open_choices:
                 del self._closed_early[request_id]
+                self._note_end(request_id)
+
+    def _note_end(self, request_id: str) -> None:
+        self._ended.pop(request_id, None)  # so that the oldest stay first
+        self._ended[request_id] = self._now() + ENDING_S
 
     def _forget_late_ones(self) -> None:
         now = self._now()
-        while self._closed_early:
-            oldest = next(iter(self._closed_early))
-            if self._closed_early[oldest][1] > now:
-                return
-            del self._closed_early[oldest]
+        while self._closed_early and (oldest := next(iter(self._closed_early.items())))[1][1] <= now:
+            del self._closed_early[oldest[0]]
+        while self._ended and (ended := next(iter(self._ended.items())))[1] <= now:
+            del self._ended[ended[0]]
 
     def _fail_requests_of(self, connection: str) -> None:
         """Those that it has served, and, when it was the last one, those that nobody has served yet."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from scheduler.admission import HoldTerms, RequestRow
+from scheduler.admission import HoldTerms, RequestRow, UnknownRequest
 from scheduler.messages import Submission, TokenEvent
 from tests.deploy.gateway.fakes import request_row
 
@@ -21,6 +21,8 @@ class Wire:
 
 
 class HandPlayedAdmission:
+    """`living_for` says how often an id that has an end there is still told of."""
+
     def __init__(self) -> None:
         self.submitted: list[str] = []
         self.cancelled: list[str] = []
@@ -28,6 +30,7 @@ class HandPlayedAdmission:
         self.lost: Exception | None = None
         self.no_room: Exception | None = None
         self.calls: list[tuple[object, ...]] = []
+        self.living_for: dict[str, int] = {}
 
     async def check_room(self) -> None:
         if self.no_room is not None:
@@ -37,6 +40,10 @@ class HandPlayedAdmission:
         return [await self._row("requests", owner)]
 
     async def request(self, request_id: str, owner: str | None) -> RequestRow:
+        if request_id in self.living_for:
+            self.living_for[request_id] -= 1
+            if self.living_for[request_id] < 0:
+                raise UnknownRequest(request_id)
         return await self._row("request", request_id, owner)
 
     async def end(self, request_id: str, owner: str | None) -> RequestRow:

@@ -135,9 +135,38 @@ async def test_an_id_in_use_is_refused_and_its_request_unharmed(
     assert admission.submitted == ["a"]
     wires["group-0"].batches.put_nowait([event("a", 1, finish=FinishReason.STOP)])
     assert await collect(backend, "a") == [[event("a", 1, finish=FinishReason.STOP)]]
+    admission.living_for["a"] = 0
     await backend.submit(submission("a"))  # it has ended: the id is free
     wires["group-0"].batches.put_nowait([event("a", 2, finish=FinishReason.STOP)])
     assert await collect(backend, "a") == [[event("a", 2, finish=FinishReason.STOP)]]
+
+
+async def test_the_next_request_of_an_id_waits_until_admission_has_heard_of_the_last_ones_end(
+    backend: RayBackend, wires: dict[str, Wire], admission: HandPlayedAdmission
+) -> None:
+    await backend.submit(submission("a"))
+    wires["group-0"].batches.put_nowait([event("a", 1, finish=FinishReason.STOP)])
+    await collect(backend, "a")
+    admission.living_for["a"] = 2
+    await backend.submit(submission("a"))
+    assert (admission.submitted, admission.living_for) == (["a", "a"], {"a": -1})
+    wires["group-0"].batches.put_nowait([event("a", 2, finish=FinishReason.STOP)])
+    assert await collect(backend, "a") == [[event("a", 2, finish=FinishReason.STOP)]]
+
+
+async def test_the_next_request_of_an_id_waits_for_the_last_event_of_one_that_was_cancelled(
+    backend: RayBackend, wires: dict[str, Wire], admission: HandPlayedAdmission
+) -> None:
+    await backend.submit(submission("a"))
+    await backend.cancel("a")
+    admission.living_for["a"] = 0
+    again = asyncio.create_task(backend.submit(submission("a")))
+    await asyncio.sleep(0)
+    assert admission.submitted == ["a"]
+    wires["group-0"].batches.put_nowait([event("a", finish=FinishReason.CANCELLED)])
+    await again
+    assert admission.submitted == ["a", "a"]
+    await backend.cancel("a")
 
 
 async def test_an_id_that_was_cancelled_is_free_once_its_last_event_has_come(
@@ -145,6 +174,7 @@ async def test_an_id_that_was_cancelled_is_free_once_its_last_event_has_come(
 ) -> None:
     await backend.submit(submission("a"))
     await backend.cancel("a")
+    backend._ending_s = 0.0
     with pytest.raises(DuplicateRequest):  # the next "a" would be told the tokens of the last one
         await backend.submit(submission("a"))
     await backend.submit(submission("b"))
