@@ -5,14 +5,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import ray
+from ray.exceptions import RayError
 
 from cluster.actor_log import open_actor_log
 from cluster.cluster_spec import GroupSpec, TokenAddress
 from cluster.engine_host import EngineHost
 from cluster.engine_port import EngineOrder, EngineWord
+from cluster.errors import ClusterFailed
 from cluster.instruments import ENGINE_INSTRUMENTS
 from cluster.metrics import MetricsPublisher
 from cluster.placement import this_node_ip
+from cluster.ray_errors import ray_error_text
 from cluster.ray_executor import RayExecutor
 from workers.link.endpoint import Endpoint
 
@@ -37,7 +40,10 @@ class EngineActor:
         executor = await RayExecutor.start(spec, self._note)
 
         async def tell(words: Sequence[EngineWord]) -> None:
-            await admission.on_events.remote(spec.group_id, list(words))
+            try:
+                await admission.on_events.remote(spec.group_id, list(words))
+            except RayError as error:
+                raise ClusterFailed(ray_error_text(error)) from error
 
         self._host = EngineHost(spec, executor, tell)
         endpoint = None if spec.links == "unix" else Endpoint(host=this_node_ip(), port=0)
