@@ -11,9 +11,9 @@ from scheduler.messages import Deferred, EngineEvent, FinishReason, Notice, Park
 from scheduler.plan import CopyIn, CopyOut, CopyOutcome
 from scheduler.sampling import SamplingParams, StopRules
 from tests.fake_ranks import FakeRanks, solo_run
-from tests.scheduler.admission.world import STEP_S
 
 VOCAB = 1000
+STEP_S = 0.03
 
 
 def chat(request_id: str, prompt: int, max_tokens: int, priority: int = 0, n: int = 1) -> Submission:

@@ -205,12 +205,11 @@ def test_one_whose_restore_found_no_room_before_its_park_stays_parked_and_counts
 def test_an_answer_that_a_restore_has_overtaken_is_left_aside() -> None:
     """An engine in need parks by itself; if a Park of ours was under way, it is answered once more."""
     desk = two_residents()
-    desk.parked("a")
-    assert desk.state("a") == "restoring"
+    assert desk.parked("a") == ["restore a"]
     side = desk.sides["g1"]
     side.parked["a"] = (side.residents["a"], 7)
-    desk.parked("a")
-    assert desk.state("a") == "restoring"
+    assert desk.parked("a") == []
+    assert (desk.state("a"), desk.row("a").parks) == ("restoring", 1)
     desk.restored("a")
     assert desk.state("a") == "resident"
 

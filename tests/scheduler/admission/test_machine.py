@@ -1,5 +1,5 @@
-"""Random lives against engines on paper: admission hears late, copies fail, clients leave, hold and change their minds,
-groups are lost; nothing else ever is.
+"""Random lives against engines on paper, and against the real one over fake ranks: admission hears late, copies fail,
+clients leave, hold and change their minds, groups are lost; nothing else ever is.
 
 After every event: books add up, no engine holds more than it has, whoever was passed was passed at most eight times,
 nobody fresh enters before a parked one of its tier, equals never displace each other, no pressure leaves a group
@@ -16,19 +16,25 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from scheduler.admission import GroupCapacity, HoldEnd, HoldTerms
 from tests.scheduler.admission.paper_engine import PaperEngine, submission
-from tests.scheduler.admission.world import Plot, World
+from tests.scheduler.admission.real_engine import RealEngine, chat
+from tests.scheduler.admission.world import Maker, Plot, World
 
 PAGE = 16
 
 
-def plot(index: int, pages: int, seats: int, arena: int, recompute: bool) -> Plot:
+def plot(index: int, size: tuple[int, int, int, bool], make: Maker = PaperEngine) -> Plot:
+    pages, seats, arena, recompute = size
     capacity = GroupCapacity(
         group_id=f"g{index}", num_pages=pages, page_size=PAGE, seats=seats, max_model_len=500, recompute=recompute
     )
-    return Plot(capacity=capacity, arena_pages=arena, make=PaperEngine)
+    return Plot(capacity=capacity, arena_pages=arena, make=make)
 
 
 class AdmissionMachine(RuleBasedStateMachine):
+    make: Maker = PaperEngine
+    most_idle_steps = 150
+    has_own_forecast = False
+
     @initialize(
         sizes=st.lists(
             st.tuples(st.integers(4, 24), st.integers(1, 6), st.sampled_from([0, 5, 400, 400]), st.booleans()),
@@ -37,13 +43,15 @@ class AdmissionMachine(RuleBasedStateMachine):
         )
     )
     def start(self, sizes: list[tuple[int, int, int, bool]]) -> None:
-        self.world = World([plot(index, *size) for index, size in enumerate(sizes)])
+        plots = [plot(index, size, type(self).make) for index, size in enumerate(sizes)]
+        self.world = World(plots, self.most_idle_steps)
+        self.world.may_defer = self.has_own_forecast
         self.submitted = 0
 
     @rule(prompt=st.integers(1, 250), max_tokens=st.integers(1, 300), priority=st.integers(-1, 2), n=st.integers(1, 3))
     def submit(self, prompt: int, max_tokens: int, priority: int, n: int) -> None:
         self.submitted += 1
-        self.world.submit(submission(f"r{self.submitted}", prompt, max_tokens, priority, n))
+        self.world.submit(chat(f"r{self.submitted}", prompt, max_tokens, priority, n))
 
     @rule(kinds=st.lists(st.tuples(st.sampled_from([1, 1, 2]), st.integers(0, 1)), min_size=3, max_size=6))
     def submit_many(self, kinds: list[tuple[int, int]]) -> None:
@@ -103,8 +111,21 @@ class AdmissionMachine(RuleBasedStateMachine):
         return data.draw(st.sampled_from(self.world.alive))
 
 
-TestAdmissionMachine = AdmissionMachine.TestCase
-TestAdmissionMachine.settings = settings(
+class RealAdmissionMachine(AdmissionMachine):
+    """The engine waits for 10 s before it helps itself, and has a forecast of its own."""
+
+    make = RealEngine
+    most_idle_steps = 500
+    has_own_forecast = True
+
+    def teardown(self) -> None:
+        super().teardown()
+        for engine in self.world.engines.values():
+            assert isinstance(engine, RealEngine)
+            engine.check_texts(self.world.subs)
+
+
+QUICK = settings(
     max_examples=8,
     stateful_step_count=30,
     deadline=None,
@@ -112,6 +133,10 @@ TestAdmissionMachine.settings = settings(
     database=None,
     suppress_health_check=list(HealthCheck),
 )
+TestAdmissionMachine = AdmissionMachine.TestCase
+TestAdmissionMachine.settings = QUICK
+TestRealAdmissionMachine = RealAdmissionMachine.TestCase
+TestRealAdmissionMachine.settings = QUICK
 
 
 @pytest.mark.parametrize("calm", [True, False], ids=["nothing late", "late and failing"])
@@ -128,7 +153,7 @@ TestAdmissionMachine.settings = settings(
 def test_a_crowded_day(pages: int, seats: int, arena: int, recompute: bool, calm: bool) -> None:
     """Far more wish to run than can, all day, while those outside meddle."""
     draw = random.Random(seats * pages + arena)
-    world = World([plot(0, pages, seats, arena, recompute), plot(1, pages // 2, seats - 1, arena, recompute)])
+    world = World([plot(0, (pages, seats, arena, recompute)), plot(1, (pages // 2, seats - 1, arena, recompute))])
     did: Counter[str] = Counter()
     for turn in range(600):
         world.step()

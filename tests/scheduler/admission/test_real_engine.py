@@ -24,7 +24,6 @@ class Duo(World):
         )
         super().__init__([Plot(capacity=capacity, arena_pages=arena, make=RealEngine)], MOST_IDLE_STEPS)
         self.may_defer = True  # the engine has a forecast of its own
-        self.subs: dict[str, Submission] = {}
 
     @property
     def engine(self) -> RealEngine:
@@ -34,8 +33,7 @@ class Duo(World):
 
     def send(self, *subs: Submission) -> None:
         for sub in subs:
-            if self.submit(sub):
-                self.subs[sub.request_id] = sub
+            self.submit(sub)
 
     def steps_on(self, count: int) -> None:
         for _ in range(count):

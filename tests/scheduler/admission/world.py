@@ -54,13 +54,16 @@ class Engine(Protocol):
         ...
 
 
+Maker = Callable[[GroupCapacity, int, Callable[[str], bool]], Engine]
+
+
 @dataclass(frozen=True)
 class Plot:
     """One group of a world. `make(capacity, arena_pages, copy_fails)` makes its engine, anew when it is lost."""
 
     capacity: GroupCapacity
     arena_pages: int
-    make: Callable[[GroupCapacity, int, Callable[[str], bool]], Engine]
+    make: Maker
 
     @property
     def may_exhaust(self) -> bool:
@@ -80,6 +83,7 @@ class World:
         self.copies_failed = False
         self.may_end_badly = any(plot.may_exhaust for plot in plots)
         self.may_defer = False
+        self.subs: dict[str, Submission] = {}
         self.cancelled: set[str] = set()
         self.ended: dict[str, FinishReason] = {}
         self.plots = {plot.capacity.group_id: plot for plot in plots}
@@ -117,6 +121,7 @@ class World:
             assert fits and (self.may_end_badly or self.copies_failed)
             return False
         assert fits
+        self.subs[sub.request_id] = sub
         self.watcher.takes(sub.request_id)
         self._ordered(orders)
         return True
