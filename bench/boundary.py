@@ -1,7 +1,8 @@
 """`parkade bench boundary`: four requests at once, each to one token less than the pool has slots, then one more.
 
 A request's last token needs no slot, because nothing comes after it: a pool of 8,192 tokens takes 8,192 tokens of one
-request while 8,191 are resident. Four of them need four pools, so they park for each other.
+request while 8,191 are resident. Four of them need four pools. Two begin with nearly all of their tokens and wait for
+each other in the queue; two begin with half a pool, run together, and have to park for each other.
 """
 
 import asyncio
@@ -28,16 +29,17 @@ FIRST_ID = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundaryBench:
-    """Sizes in tokens; each request has `pool_tokens` in all, of which `answer_tokens` are generated."""
+    """Sizes in tokens; each request has `pool_tokens` in all, prompt and answer."""
 
     model: str
     model_dir: Path
     pool_tokens: int = 8192
-    answer_tokens: int = 292
 
     @property
-    def prompt_tokens(self) -> int:
-        return self.pool_tokens - self.answer_tokens
+    def prompt_tokens(self) -> tuple[int, ...]:
+        """Of each request."""
+        nearly_all, half = self.pool_tokens - 292, self.pool_tokens // 2 - 196
+        return nearly_all, nearly_all, half, half
 
     def requests(self, seed: int = 0) -> list[Chat]:
         """Random token ids: only their number matters."""
@@ -46,10 +48,10 @@ class BoundaryBench:
         return [
             Chat(
                 name=f"request {number}",
-                prompt=tuple(draw.randrange(FIRST_ID, vocab_size) for _ in range(self.prompt_tokens)),
-                max_tokens=self.answer_tokens,
+                prompt=tuple(draw.randrange(FIRST_ID, vocab_size) for _ in range(num_tokens)),
+                max_tokens=self.pool_tokens - num_tokens,
             )
-            for number in range(1, NUM_REQUESTS + 1)
+            for number, num_tokens in enumerate(self.prompt_tokens, start=1)
         ]
 
 
@@ -82,7 +84,6 @@ def make_report(bench: BoundaryBench, alone: Race, together: Race) -> Report:
         "model": bench.model,
         "pool_tokens": bench.pool_tokens,
         "prompt_tokens": bench.prompt_tokens,
-        "answer_tokens": bench.answer_tokens,
     }
     report = Report(title="boundary", settings=settings)
     for who, race in (("alone, one by one", alone), ("at once", together)):

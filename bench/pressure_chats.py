@@ -1,11 +1,14 @@
 """Four chats that together need more than the pool, on servers that answer the overflow in different ways, in turns.
 
+The lengths are uneven, as those of chats are. The urgent one is neither the longest nor the shortest: two shorter ones,
+that are parked meanwhile, end after it, and the longest, that the policy protects, because it is longer.
+
 Arms: parking; recompute-only (no host RAM to park in); one after another on the parking server; and without parking,
 where chats fail: that is shown, and no bar.
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,45 +29,57 @@ ARMS = (PARKING, RECOMPUTE, SERIAL, NO_PARK)
 BARRED = (PARKING, RECOMPUTE, SERIAL)
 TOGETHER = (PARKING, RECOMPUTE)
 SERVER_FLAGS = {PARKING: (), RECOMPUTE: ("--host-ram", "0"), NO_PARK: ("--no-park",)}
-NAMES = ("north", "east", "south", "west")
 URGENT, URGENT_PRIORITY = "south", 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PressurePart:
-    """One pool and its chats, all sizes in tokens; the chat template adds its own to `prompt_tokens`."""
+    """One pool and its chats, all sizes in tokens: prompt and answer by name. The chat template adds to the prompt."""
 
     name: str
     pool_tokens: int
     max_model_len: int
-    prompt_tokens: int
-    answer_tokens: int
+    sizes: Mapping[str, tuple[int, int]]
+
+    @property
+    def num_tokens(self) -> int:
+        """Of all chats together."""
+        return sum(prompt + answer for prompt, answer in self.sizes.values())
 
     def scaled(self, scale: float) -> "PressurePart":
         return replace(
             self,
             pool_tokens=int(self.pool_tokens * scale),
             max_model_len=int(self.max_model_len * scale),
-            prompt_tokens=int(self.prompt_tokens * scale),
-            answer_tokens=int(self.answer_tokens * scale),
+            sizes={name: (int(prompt * scale), int(answer * scale)) for name, (prompt, answer) in self.sizes.items()},
         )
 
     def chats(self, prompts: PromptMaker) -> list[Chat]:
         return [
             Chat(
                 name=name,
-                question=prompts.make(self.prompt_tokens).text,
-                max_tokens=self.answer_tokens,
+                question=prompts.make(prompt).text,
+                max_tokens=answer,
                 priority=URGENT_PRIORITY if name == URGENT else 0,
             )
-            for name in NAMES
+            for name, (prompt, answer) in self.sizes.items()
         ]
 
 
 PARTS = {
-    "8k": PressurePart(name="8k", pool_tokens=8192, max_model_len=8192, prompt_tokens=1000, answer_tokens=1500),
+    "8k": PressurePart(
+        name="8k",
+        pool_tokens=8192,
+        max_model_len=8192,
+        sizes={"north": (1100, 2100), "east": (1000, 1800), "south": (1000, 1850), "west": (950, 1750)},
+    ),
     # A single chat stays below the model's own 8,192 positions.
-    "16k": PressurePart(name="16k", pool_tokens=16_384, max_model_len=8192, prompt_tokens=2000, answer_tokens=3000),
+    "16k": PressurePart(
+        name="16k",
+        pool_tokens=16_384,
+        max_model_len=8192,
+        sizes={"north": (3200, 2900), "east": (3000, 2550), "south": (3000, 2600), "west": (2900, 2500)},
+    ),
 }
 
 

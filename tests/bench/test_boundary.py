@@ -24,8 +24,8 @@ def race(bench: BoundaryBench, parks: int) -> Race:
             state=ChatState.DONE,
             status=200,
             text=f"text of {chat.name}",
-            prompt_tokens=bench.prompt_tokens,
-            completion_tokens=bench.answer_tokens,
+            prompt_tokens=len(chat.prompt),
+            completion_tokens=chat.max_tokens,
             finish_reason="length",
             parks=parks,
         )
@@ -41,7 +41,7 @@ def test_requests_fill_the_pool_to_the_last_slot_and_one_more_token(bench: Bound
     assert all(FIRST_ID <= token < 300 for chat in requests for token in chat.prompt)
     assert requests[0].path == "/v1/completions"
     assert requests[0].body("m")["prompt"] == list(requests[0].prompt)
-    assert BoundaryBench(model="m", model_dir=Path()).prompt_tokens == 7900
+    assert BoundaryBench(model="m", model_dir=Path()).prompt_tokens == (7900, 7900, 3900, 3900)
 
 
 def test_a_good_run_holds(bench: BoundaryBench) -> None:

@@ -10,7 +10,6 @@ from bench.chat import Chat, ChatRun, ChatState
 from bench.pressure import PressureBench, make_report
 from bench.pressure_chats import (
     ARMS,
-    NAMES,
     NO_PARK,
     PARKING,
     PARTS,
@@ -25,6 +24,7 @@ from bench.race import Race, texts_differing
 from bench.small_streams import ANSWER_TOKENS, NUM_STREAMS, ROOM, TIGHT, SmallSamples, small_rounds
 from bench.streams import StreamRecord
 
+NAMES = tuple(PARTS["8k"].sizes)
 BENCH = PressureBench(model="m", model_dir=Path("m"), rounds=1)
 
 
@@ -132,17 +132,30 @@ def test_a_text_that_was_cut_is_compared_with_nothing() -> None:
     assert texts_differing([refused(), race(1.0)]) == []
 
 
-@pytest.mark.parametrize("part", list(PARTS.values()), ids=list(PARTS))
-def test_four_chats_exceed_the_pool_and_one_does_not_exceed_the_model(part: object) -> None:
-    assert part in PARTS.values()
-    for each in PARTS.values():
-        assert 4 * (each.prompt_tokens + each.answer_tokens) > 1.15 * each.pool_tokens
-        assert each.prompt_tokens + each.answer_tokens + 100 < each.max_model_len <= 8192
+@pytest.mark.parametrize("name", list(PARTS))
+def test_four_chats_exceed_the_pool_and_one_does_not_exceed_the_model(name: str) -> None:
+    part = PARTS[name]
+    assert part.num_tokens > 1.3 * part.pool_tokens
+    template = 100
+    assert all(prompt + answer + template < part.max_model_len <= 8192 for prompt, answer in part.sizes.values())
+
+
+@pytest.mark.parametrize("name", list(PARTS))
+def test_the_urgent_chat_can_end_first_only_because_shorter_ones_are_parked(name: str) -> None:
+    part = PARTS[name]
+    answers = {chat: answer for chat, (_, answer) in part.sizes.items()}
+    shorter = [chat for chat in answers if answers[chat] < answers[URGENT]]
+    assert len(shorter) == 2
+    # Whichever of them is parked first, the other is too before it ends: three residents outgrow the pool by then.
+    for first in shorter:
+        prompts = [prompt for chat, (prompt, _) in part.sizes.items() if chat != first]
+        outgrown_at = (part.pool_tokens - sum(prompts)) / 3
+        assert outgrown_at < min(answers[chat] for chat in shorter)
 
 
 def test_a_scale_shrinks_everything_alike() -> None:
     part = PARTS["8k"].scaled(0.125)
-    assert (part.pool_tokens, part.max_model_len, part.prompt_tokens, part.answer_tokens) == (1024, 1024, 125, 187)
+    assert (part.pool_tokens, part.max_model_len, part.sizes["north"]) == (1024, 1024, (137, 262))
     assert server_options(part)[2:] == ["--kv-pool-tokens", "1024", "--max-model-len", "1024"]
     assert set(ARMS) == {PARKING, RECOMPUTE, SERIAL, NO_PARK}
 
