@@ -103,7 +103,10 @@ class AdmissionCore:
         return place_all(self._books, now)
 
     def set_priority(self, request_id: str, priority: int, now: float) -> list[Addressed]:
-        """From now on, in whatever state; its age and its parks count as before. Raises `OrderRefused`."""
+        """From now on, in whatever state; its age and its parks count as before.
+
+        Raises `OrderRefused`, and `ValueError` for what is no int32.
+        """
         orders.reprioritise(self._books, request_id, priority)
         return place_all(self._books, now)
 

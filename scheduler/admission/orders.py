@@ -10,6 +10,8 @@ from scheduler.admission.hold import HoldEnd, HoldTerms
 from scheduler.admission.request_record import RequestRecord, RequestState
 from scheduler.messages import ParkReason
 
+_INT32 = 2**31
+
 
 def hold(books: Books, request_id: str, terms: HoldTerms, now: float) -> list[Addressed]:
     """Park it until an unpark or its deadline. Of one that is held already only the terms change."""
@@ -32,7 +34,9 @@ def release(books: Books, request_id: str, now: float) -> None:
 
 
 def reprioritise(books: Books, request_id: str, priority: int) -> None:
-    """Give it another priority in the client's own terms, from now on."""
+    """Give it another priority in the client's own terms, from now on. `ValueError` beyond an int32."""
+    if not -_INT32 <= priority < _INT32:
+        raise ValueError(f"the priority is {priority}; it must fit 32 bits")
     record = _living(books, request_id)
     if priority == record.priority:
         return

@@ -125,15 +125,35 @@ def test_a_long_chat_is_not_starved_by_short_ones_that_keep_coming() -> None:
     assert run.longest_wait_s["long"] <= 1000 * STEP_S
 
 
-@pytest.mark.parametrize("seats", [1, 3])
-def test_the_lowest_tier_finishes_under_a_constant_stream_of_higher_ones(seats: int) -> None:
+@pytest.mark.parametrize(
+    ("seats", "n", "arena"),
+    [
+        pytest.param(1, 1, 10_000, id="one seat"),
+        pytest.param(3, 1, 10_000, id="three seats"),
+        pytest.param(3, 1, 0, id="by recompute"),
+        pytest.param(3, 2, 10_000, id="a family that needs two of three seats"),
+        pytest.param(3, 3, 0, id="a family that needs them all, by recompute"),
+    ],
+)
+def test_the_lowest_tier_finishes_under_a_constant_stream_of_higher_ones(seats: int, n: int, arena: int) -> None:
     """Case 4: two tiers are closed after two steps of age, and what came in by age is not displaced again."""
-    stream = [(n * 25, submission(f"stream {n}", 100, 100 * seats, 2)) for n in range(400)]
+    stream = [(turn * 25, submission(f"stream {turn}", 100, 100 * seats, 2)) for turn in range(400)]
     policy = AdmissionPolicy(age_step_s=5.0)
-    run = Run(pages=64, seats=seats, policy=policy)
-    engine = run.play([(1, submission("low", 50, 200)), *stream], until="low")
+    run = Run(pages=64, seats=seats, policy=policy, arena=arena, recompute=True)
+    engine = run.play([(1, submission("low", 50, 200, n=n)), *stream], until="low")
     assert engine.ended["low"] is FinishReason.LENGTH
     assert run.longest_wait_s["low"] <= 3 * 5.0 + 300 * seats * STEP_S
+
+
+@pytest.mark.parametrize("arena", [0, 12])
+def test_with_recompute_everyone_ends_whole_however_small_the_arena(arena: int) -> None:
+    arrivals = [(n, submission(f"r{n}", 60, 200, n=n % 2 + 1)) for n in range(12)]
+    run = Run(pages=40, seats=6, arena=arena, recompute=True)
+    engine = run.play(arrivals)
+    assert all_whole(engine, 12)
+    assert engine.recomputes > 0
+    assert engine.own_parks == 0
+    assert run.longest_idle <= 20
 
 
 def test_something_moves_even_where_the_arena_holds_only_a_part() -> None:

@@ -8,11 +8,17 @@ from scheduler.admission import (
     AdmissionError,
     AdmissionPolicy,
     AdmissionRefused,
+    CapacityExhausted,
+    Draining,
     DuplicateRequest,
     GroupCapacity,
     NeverFits,
     NoGroup,
+    OrderRefused,
     QueueFull,
+    TooManyChoices,
+    UnknownRequest,
+    WrongState,
 )
 from tests.scheduler.admission.desk import PAGE, Desk
 
@@ -138,12 +144,77 @@ def test_retry_after_is_a_whole_number_between_one_second_and_the_policy_s_longe
     assert refused.value.retry_after_s == 45
 
 
+def test_before_anything_is_done_for_a_request_the_door_says_whether_any_would_be_taken() -> None:
+    """Case 20: refused before tokenizing."""
+    desk = Desk(groups=())
+    with pytest.raises(NoGroup):
+        desk.core.check_room(desk.now)
+    desk = Desk(seats=1, policy=AdmissionPolicy(max_queued_requests=2, max_queued_tokens=100))
+    desk.core.check_room(desk.now)
+    desk.submit("running")
+    desk.submit("a", 60)
+    desk.core.check_room(desk.now)
+    desk.submit("b", 40)
+    with pytest.raises(QueueFull, match="2 of at most 2 requests wait"):
+        desk.core.check_room(desk.now)
+    desk.cancel("a")
+    desk.submit("c", 60)
+    desk.cancel("b")
+    desk.core.check_room(desk.now)
+    desk.set_priority("c", 4)
+    desk.cancel("c")
+    desk.submit("d", 100)
+    with pytest.raises(QueueFull, match="100 of at most 100 prompt tokens wait"):
+        desk.core.check_room(desk.now)
+
+
+def test_while_draining_nothing_new_is_taken_and_what_lives_goes_on() -> None:
+    desk = Desk(seats=1)
+    desk.submit("running")
+    desk.submit("queued")
+    desk.submit("held")
+    desk.park("held", 5.0)
+    desk.core.drain(desk.now)
+    desk.core.drain(desk.now)
+    assert desk.core.status(desk.now).draining
+    for knock in (lambda: desk.submit("new"), lambda: desk.core.check_room(desk.now)):
+        with pytest.raises(Draining) as refused:
+            knock()
+        assert refused.value.retry_after_s == 60
+    assert desk.finished("running") == ["admit queued"]
+    assert desk.finished("queued") == []
+    assert desk.wait(5.0) == ["admit held"]
+    desk.core.undrain(desk.now)
+    assert not desk.core.status(desk.now).draining
+    assert desk.submit("new") == []
+
+
+def test_a_priority_beyond_32_bits_is_refused() -> None:
+    desk = Desk()
+    desk.submit("a")
+    for priority in (2**31, -(2**31) - 1):
+        with pytest.raises(ValueError, match="it must fit 32 bits"):
+            desk.set_priority("a", priority)
+    assert desk.set_priority("a", -(2**31)) == []
+
+
 @pytest.mark.parametrize(
     "error",
-    [NeverFits(65, 64, "the KV pool"), QueueFull(2, 2, "requests", 7), DuplicateRequest("a"), NoGroup(60)],
+    [
+        NeverFits(65, 64, "the KV pool"),
+        NeverFits(144, 128, "the KV pool", 3),
+        TooManyChoices(5, 4),
+        QueueFull(2, 2, "requests", 7),
+        CapacityExhausted(9),
+        Draining(60),
+        DuplicateRequest("a"),
+        NoGroup(60),
+        UnknownRequest("a"),
+        WrongState("a", "ending", "it has been cancelled"),
+    ],
     ids=lambda error: type(error).__name__,
 )
-def test_a_refusal_crosses_a_process_border_whole(error: AdmissionRefused) -> None:
+def test_a_refusal_crosses_a_process_border_whole(error: AdmissionRefused | OrderRefused) -> None:
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is type(error)
     assert vars(copy) == vars(error)
@@ -166,6 +237,11 @@ def test_a_negative_margin_is_refused_and_none_is_allowed() -> None:
 def test_a_group_without_pages_is_refused() -> None:
     with pytest.raises(ValueError, match="group g: num_pages is 0; it must be 1 or more"):
         GroupCapacity(group_id="g", num_pages=0, page_size=16, seats=1, max_model_len=10)
+
+
+def test_a_group_with_a_negative_page_size_in_bytes_is_refused() -> None:
+    with pytest.raises(ValueError, match="group g: page_bytes is -1; it must be 0 or more"):
+        GroupCapacity(group_id="g", num_pages=1, page_size=16, seats=1, max_model_len=10, page_bytes=-1)
 
 
 def test_a_group_is_not_registered_twice() -> None:

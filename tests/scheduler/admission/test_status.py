@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import pytest
 
-from scheduler.admission import AdmissionCorrupt
+from scheduler.admission import AdmissionCorrupt, HoldEnd, RequestRow
 from tests.scheduler.admission.desk import Desk
 
 
@@ -42,6 +42,65 @@ def test_every_live_request_has_a_row_in_order_of_arrival() -> None:
         (1.0, 0.0, 3.0),
         (2.0, 0.0, 2.0),
     ]
+
+
+def test_a_row_tells_all_of_one_request() -> None:
+    desk = Desk(seats=4)
+    desk.submit("family", 100, n=2, priority=3)
+    desk.progress()
+    desk.now = 1.0
+    desk.park("family", 60.0, HoldEnd.CANCEL)
+    desk.now = 3.0
+    desk.parked("family")
+    desk.now = 10.0
+    assert desk.core.row("family", desk.now) == RequestRow(
+        request_id="family",
+        slot=0,
+        owner="",
+        state="parked",
+        held=True,
+        hold_left_s=51.0,
+        then="cancel",
+        cancelling=False,
+        priority=3,
+        effective_priority=3,
+        prompt_tokens=100,
+        tokens=100,
+        n=2,
+        seats=2,
+        pages=0,
+        arena_pages=8,
+        parks=1,
+        recomputes=0,
+        passes=0,
+        waited_s=0.0,
+        parked_s=7.0,
+        age_s=10.0,
+        group_id="g1",
+    )
+    assert desk.core.row("ghost", desk.now) is None
+
+
+def test_each_request_has_the_lowest_slot_number_that_was_free_and_keeps_it() -> None:
+    desk = Desk(seats=1)
+    for request_id in ("a", "b", "c"):
+        desk.submit(request_id)
+    desk.cancel("b")
+    desk.submit("d")
+    desk.submit("e")
+    assert [desk.row(request_id).slot for request_id in ("a", "c", "d", "e")] == [0, 2, 1, 3]
+    desk.progress()
+    desk.park("a")
+    desk.parked("a")
+    assert desk.row("a").slot == 0
+    desk.finished("c")
+    desk.finished("a")
+    desk.submit("f")
+    assert desk.row("f").slot == 0
+    desk.core.remove_group("g1", desk.now)
+    desk.add_group("g1")
+    desk.submit("g")
+    assert desk.row("g").slot == 1  # d had it, and was lost with the group
 
 
 def test_counts_by_state_and_by_tier() -> None:
