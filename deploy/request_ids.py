@@ -39,5 +39,8 @@ class IdStamp:
 
 
 def serve_layers() -> list[Middleware]:
-    """What Serve calls for."""
+    """What Serve calls for, before it listens."""
+    from deploy.lingering_ports import take_lingering_ports  # noqa: PLC0415 - only Serve's processes have Serve
+
+    take_lingering_ports()
     return [Middleware(IdStamp)]
