@@ -36,7 +36,7 @@ from scheduler.messages import (
     Restored,
     Submission,
 )
-from tests.scheduler.admission.paper_engine import submission
+from tests.scheduler.admission.paper_life import submission
 
 PAGE = 16
 
@@ -244,3 +244,19 @@ class Desk:
         if isinstance(command, Park):
             self.reasons[request_id] = command.reason
         return line if len(self.sides) == 1 else f"{line} {order.group_id}"
+
+
+def two_residents() -> Desk:
+    desk = Desk(seats=2)
+    desk.submit("a")
+    desk.submit("b")
+    assert desk.grow({"a": 100, "b": 50}) == []
+    return desk
+
+
+def held_desk() -> Desk:
+    """`a` is parked and held, `b` runs."""
+    desk = two_residents()
+    assert desk.park("a") == ["park a"]
+    assert desk.parked("a") == []
+    return desk

@@ -1,15 +1,13 @@
 """An engine on paper: pages are integers, steps are calls, nothing is copied. The naive opposite of the admission core.
 
 It obeys commands in order, takes what they need or defers them, grows every runnable choice by one token a step,
-reports pressure within a lookahead, and asserts at every turn that it never holds more than it has. Choice i of a
-family ends i quarters of its length early, so that families shrink.
+reports pressure within a lookahead, and asserts at every turn that it never holds more than it has.
 """
 
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kv import pages_for
 from scheduler.admission import Addressed, GroupCapacity
 from scheduler.messages import (
     Admit,
@@ -33,39 +31,9 @@ from scheduler.messages import (
     Restored,
     Submission,
 )
-from scheduler.sampling import SamplingParams, StopRules
+from tests.scheduler.admission.paper_life import Life, new_life
 
 CHUNK = 64
-
-
-def submission(request_id: str, prompt: int = 16, max_tokens: int = 64, priority: int = 0, n: int = 1) -> Submission:
-    return Submission(
-        request_id=request_id,
-        gateway_id="gateway",
-        prompt_tokens=tuple(range(prompt)),
-        sampling=SamplingParams(temperature=0.0),
-        stop=StopRules(max_tokens=max_tokens),
-        priority=priority,
-        n=n,
-    )
-
-
-@dataclass
-class Life:
-    """One request on paper. `place` is running, parking, parked or restoring; `choices` are the tokens of the living,
-    by number. `behind`: tokens whose pages were dropped and that are computed again."""
-
-    submission: Submission
-    choices: dict[int, int]
-    limits: dict[int, int]
-    place: str = "running"
-    pages: int = 0
-    arena: int = 0
-    behind: int = 0
-    mode: ParkMode = ParkMode.COPY
-    reason: ParkReason = ParkReason.PRESSURE
-    wants_out: ParkReason | None = None
-    parks: int = 0
 
 
 @dataclass
@@ -112,13 +80,7 @@ class PaperEngine:
         return self.capacity.seats - sum(len(life.choices) for life in self.residents)
 
     def _pages(self, life: Life, ahead: int = 0) -> int:
-        """Pages for its tokens and `ahead` more of each choice; what choices share once."""
-        size = self.capacity.page_size
-        shared = (len(life.submission.prompt_tokens) - 1) // size if life.submission.n > 1 else 0
-        return shared + sum(
-            pages_for(min(tokens + ahead, life.limits[choice]), size) - shared
-            for choice, tokens in life.choices.items()
-        )
+        return life.needs(self.capacity.page_size, ahead)
 
     def load(self) -> GroupLoad:
         return GroupLoad(
@@ -238,15 +200,7 @@ class PaperEngine:
 
     def _admit(self, sub: Submission) -> None:
         assert sub.request_id not in self.lives, "admitted twice"
-        num_prompt, most = len(sub.prompt_tokens), sub.stop.max_tokens
-        shared = (num_prompt - 1) // self.capacity.page_size if sub.n > 1 else 0
-        of_pool = (shared + (self.capacity.num_pages - shared) // sub.n) * self.capacity.page_size + 1
-        lengths = {choice: max(1, most - choice * (most // 4)) for choice in range(sub.n)}
-        life = Life(
-            submission=sub,
-            choices=dict.fromkeys(range(sub.n), num_prompt),
-            limits={i: min(num_prompt + length, self.capacity.max_model_len, of_pool) for i, length in lengths.items()},
-        )
+        life = new_life(sub, self.capacity)
         if sub.n > self.seats_free or self._pages(life) > self._unpromised():
             self._defer(sub.request_id)
             return

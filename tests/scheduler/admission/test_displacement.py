@@ -1,5 +1,8 @@
 """A request of a higher priority does not wait behind running ones of a lower priority (case 1)."""
 
+import pytest
+
+from scheduler.admission import WrongState
 from scheduler.messages import FinishReason
 from tests.scheduler.admission.desk import PAGE, Desk
 
@@ -177,3 +180,15 @@ def test_a_blocked_head_of_the_queue_is_passed_by_parked_work_eight_times_at_mos
     assert restored == [f"restore {request_id}" for request_id in small[:8]]
     assert desk.row("big").passes == 8
     assert desk.progress() == []
+
+
+def test_where_parking_is_off_nobody_is_held_nor_displaced() -> None:
+    desk = Desk(seats=1, park=False)
+    desk.submit("a")
+    desk.progress()
+    assert desk.submit("b", priority=5) == []
+    for request_id, state in (("a", "resident"), ("b", "queued")):
+        with pytest.raises(WrongState) as refused:
+            desk.park(request_id)
+        assert (refused.value.state, refused.value.why) == (state, "parking is off")
+    assert desk.unpark("a") == []

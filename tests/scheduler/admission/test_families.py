@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.admission import GroupCapacity, NeverFits, TooManyChoices
 from tests.scheduler.admission.desk import PAGE, Desk
-from tests.scheduler.admission.paper_engine import submission
+from tests.scheduler.admission.paper_life import submission
 
 
 @pytest.mark.parametrize(

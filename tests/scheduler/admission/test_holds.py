@@ -1,29 +1,10 @@
 """An explicit park: out of every line, no seat, no pages, until unpark, the deadline or the end."""
 
-import math
-
 import pytest
 
-from scheduler.admission import AdmissionPolicy, HoldEnd, HoldTerms, UnknownRequest, WrongState
+from scheduler.admission import AdmissionPolicy, UnknownRequest, WrongState
 from scheduler.messages import FinishReason, ParkReason
-from tests.scheduler.admission.desk import PAGE, Desk
-
-
-def two_residents() -> Desk:
-    desk = Desk(seats=2)
-    desk.submit("a")
-    desk.submit("b")
-    assert desk.grow({"a": 100, "b": 50}) == []
-    return desk
-
-
-def held_desk() -> Desk:
-    """`a` is parked and held, `b` runs."""
-    desk = two_residents()
-    assert desk.park("a") == ["park a"]
-    assert desk.parked("a") == []
-    return desk
-
+from tests.scheduler.admission.desk import PAGE, Desk, held_desk, two_residents
 
 # ---- queued
 
@@ -259,86 +240,6 @@ def test_an_older_arrival_that_was_held_is_not_put_before_one_whose_age_has_lift
     assert desk.finished("waiting") == ["admit held"]
 
 
-# ---- deadlines
-
-
-def test_at_its_deadline_it_is_unparked() -> None:
-    desk = held_desk()
-    desk.park("a", 10.0)
-    assert desk.core.next_deadline == 10.0
-    desk.now = 4.0
-    row = desk.row("a")
-    assert (row.hold_left_s, row.then) == (6.0, "unpark")
-    assert desk.wait(5.9) == []
-    assert desk.wait(0.1) == ["restore a"]
-    assert desk.core.next_deadline is None
-    assert not desk.row("a").held
-
-
-def test_at_its_deadline_it_is_cancelled() -> None:
-    desk = held_desk()
-    desk.park("a", 10.0, HoldEnd.CANCEL)
-    assert desk.row("a").then == "cancel"
-    assert desk.wait(10.0) == ["cancel a"]
-    assert desk.wait(10.0) == []
-    desk.finished("a", FinishReason.CANCELLED)
-    assert desk.live() == {"b"}
-
-
-def test_a_queued_one_is_gone_at_its_deadline_and_no_engine_hears_of_it() -> None:
-    desk = Desk(seats=1)
-    desk.submit("running")
-    desk.submit("a")
-    desk.park("a", 10.0, HoldEnd.CANCEL)
-    assert desk.wait(10.0) == []
-    assert desk.live() == {"running"}
-
-
-def test_new_terms_take_the_place_of_the_old_ones_and_count_from_now() -> None:
-    desk = held_desk()
-    desk.park("a", 10.0, HoldEnd.CANCEL)
-    desk.now = 8.0
-    desk.park("a", 10.0)
-    assert desk.core.next_deadline == 18.0
-    assert desk.wait(2.0) == []
-    desk.park("a")
-    assert desk.core.next_deadline is None
-    assert desk.wait(1000.0) == []
-    assert desk.row("a").held
-
-
-def test_the_next_deadline_is_the_first_of_those_in_force() -> None:
-    desk = Desk(seats=1)
-    for request_id in ("running", "a", "b", "c"):
-        desk.submit(request_id)
-    desk.park("a", 30.0)
-    desk.park("b", 10.0)
-    desk.park("c", 20.0)
-    assert desk.core.next_deadline == 10.0
-    desk.unpark("b")
-    assert desk.core.next_deadline == 20.0
-    desk.cancel("c")
-    assert desk.core.next_deadline == 30.0
-
-
-def test_a_jump_of_the_clock_ends_every_hold_that_it_passes_in_the_order_of_their_deadlines() -> None:
-    desk = Desk(seats=2)
-    desk.submit("a")
-    desk.submit("b")
-    desk.progress()
-    desk.park("a", 20.0, HoldEnd.CANCEL)
-    desk.park("b", 10.0)
-    desk.parked("a")
-    desk.parked("b")
-    assert desk.wait(3600.0) == ["cancel a", "restore b"]
-
-
-@pytest.mark.parametrize("deadline_s", [0.0, -1.0, math.inf, math.nan])
-def test_a_deadline_that_is_none_is_refused(deadline_s: float) -> None:
-    with pytest.raises(ValueError, match="must be more than 0 and finite"):
-        HoldTerms(deadline_s)
-
-
 # ---- the end, and what cannot be
 
 
@@ -387,15 +288,3 @@ def test_an_unknown_request_and_one_that_is_ending_are_refused() -> None:
         with pytest.raises(WrongState) as refused:
             order("a")
         assert (refused.value.state, refused.value.why) == ("ending", "it has been cancelled")
-
-
-def test_where_parking_is_off_nobody_is_held_nor_displaced() -> None:
-    desk = Desk(seats=1, park=False)
-    desk.submit("a")
-    desk.progress()
-    assert desk.submit("b", priority=5) == []
-    for request_id, state in (("a", "resident"), ("b", "queued")):
-        with pytest.raises(WrongState) as refused:
-            desk.park(request_id)
-        assert (refused.value.state, refused.value.why) == (state, "parking is off")
-    assert desk.unpark("a") == []

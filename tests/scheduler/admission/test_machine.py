@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from scheduler.admission import GroupCapacity, HoldEnd, HoldTerms
-from tests.scheduler.admission.paper_engine import PaperEngine, submission
+from tests.scheduler.admission.paper_engine import PaperEngine
+from tests.scheduler.admission.paper_life import submission
 from tests.scheduler.admission.real_engine import RealEngine, chat
 from tests.scheduler.admission.world import Maker, Plot, World
 

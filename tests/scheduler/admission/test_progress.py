@@ -8,7 +8,8 @@ import pytest
 
 from scheduler.admission import AdmissionCore, AdmissionPolicy, GroupCapacity
 from scheduler.messages import FinishReason, Submission
-from tests.scheduler.admission.paper_engine import PaperEngine, submission
+from tests.scheduler.admission.paper_engine import PaperEngine
+from tests.scheduler.admission.paper_life import submission
 
 PAGE = 16
 STEP_S = 0.03

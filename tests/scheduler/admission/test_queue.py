@@ -6,7 +6,7 @@ from scheduler.admission import AdmissionPolicy
 from scheduler.admission.queue import FreshQueue
 from scheduler.admission.request_record import RequestRecord
 from tests.scheduler.admission.desk import PAGE, Desk
-from tests.scheduler.admission.paper_engine import submission
+from tests.scheduler.admission.paper_life import submission
 
 
 def full_desk(*, seats: int = 1, policy: AdmissionPolicy | None = None) -> Desk:

@@ -129,7 +129,8 @@ def test_the_last_resident_is_held_and_the_engine_rests() -> None:
     duo.steps_on(20)
     duo.park("a", HoldTerms(deadline_s=3.0))
     duo.steps_on(10)
-    assert duo.core.row("a", duo.now).state == "parked"
+    row = duo.core.row("a", duo.now)
+    assert row is not None and row.state == "parked"
     generated = duo.generated
     duo.steps_on(50)
     assert duo.generated == generated
