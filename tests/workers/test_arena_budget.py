@@ -129,6 +129,22 @@ def test_a_budget_can_be_named_with_its_prefix_and_ends_with_its_last_arena(fold
     assert names(folder) == []
 
 
+@pytest.mark.parametrize("name", [b"a\0b", b"\xff\xfe", b"/etc/hostname", b"../other"])
+def test_a_damaged_budget_of_the_dead_hinders_no_start_and_leads_nowhere_else(folder: Path, name: bytes) -> None:
+    (folder / "other").write_bytes(b"not ours")
+    inner = folder / "shm"
+    inner.mkdir()
+    damaged = bytearray(64 + 128)
+    damaged[64 : 64 + len(name)] = name
+    (inner / "parkade-budget-node").write_bytes(damaged)
+    arena = Arena(8, PAGE, "a", TEN, inner)
+    arena.reserve(slots(8))
+    arena.close()
+    (inner / "parkade-budget-node").write_bytes(damaged)
+    assert sweep_dead_segments(inner) == []
+    assert names(inner) == [] and names(folder) == ["other", "shm"]
+
+
 def test_what_the_dead_have_left_is_free_for_who_needs_it_and_swept(folder: Path, owner: subprocess.Popen[str]) -> None:
     living = Arena(8, PAGE, "living", TEN, folder)
     (folder / "parkade-budget-torn").write_bytes(b"half a head")

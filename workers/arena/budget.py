@@ -52,6 +52,9 @@ class _Entry:
     warm: int
 
 
+_NOBODY = _Entry("", 0, 0)
+
+
 class NodeBudget:
     """One arena's account. One thread at a time."""
 
@@ -105,7 +108,7 @@ class NodeBudget:
         if self._fd < 0:
             return
         with locked(self._fd):
-            self._write(self._index, _Entry("", 0, 0))
+            self._write(self._index, _NOBODY)
             self._drop_dead()
             if not any(entry.owner for entry in self._entries()) and is_at(self._fd, self._path):
                 self._path.unlink()
@@ -152,12 +155,12 @@ class NodeBudget:
             if entry.owner and entry.owner != self._owner and remove_if_dead(self._folder / entry.owner)
         ]
         for index in dead:
-            self._write(index, _Entry("", 0, 0))
+            self._write(index, _NOBODY)
         return bool(dead)
 
     def _entries(self) -> list[_Entry]:
         rows = _ENTRY.iter_unpack(self._memory[_FIRST_ENTRY:_NUM_BYTES])
-        return [_Entry(owner.rstrip(b"\0").decode(), in_use, warm) for owner, in_use, warm in rows]
+        return [_Entry(owner, in_use, warm) if (owner := _name(name)) else _NOBODY for name, in_use, warm in rows]
 
     def _set(self, in_use: int, warm: int) -> None:
         with locked(self._fd):
@@ -166,7 +169,7 @@ class NodeBudget:
 
     def _write(self, index: int, entry: _Entry) -> None:
         place = _FIRST_ENTRY + index * _ENTRY.size
-        _ENTRY.pack_into(self._memory, place, entry.owner.encode(), entry.in_use, entry.warm)
+        _ENTRY.pack_into(self._memory, place, os.fsencode(entry.owner), entry.in_use, entry.warm)
 
 
 def remove_dead_budget(path: Path) -> None:
@@ -176,11 +179,17 @@ def remove_dead_budget(path: Path) -> None:
         return
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
-        owners = [row[0].rstrip(b"\0").decode() for row in _ENTRY.iter_unpack(_read_entries(fd))]
+        owners = [_name(row[0]) for row in _ENTRY.iter_unpack(_read_entries(fd))]
         if all(remove_if_dead(path.parent / owner) for owner in owners if owner) and is_at(fd, path):
             path.unlink()
     finally:
         os.close(fd)
+
+
+def _name(name: bytes) -> str:
+    """The owner's file; "" for what names none, so that a damaged budget hinders no start."""
+    owner = os.fsdecode(name.rstrip(b"\0"))
+    return "" if "\0" in owner or "/" in owner else owner
 
 
 def _read_entries(fd: int) -> bytes:
