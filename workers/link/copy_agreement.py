@@ -24,6 +24,11 @@ class CopyAgreement:
     def num_in_flight(self) -> int:
         return len(self._answers)
 
+    @property
+    def oldest(self) -> int:
+        """Of those in flight, of which there is one at least."""
+        return next(iter(self._answers))
+
     def expect(self, copy_id: int) -> None:
         """A plan with this copy was sent to every rank. Raises RanksDisagree when it is in flight already."""
         if copy_id in self._answers:

@@ -39,7 +39,7 @@ class PlanLink:
         self._pending: deque[asyncio.Future[StepResult]] = deque()
         self._deadlines: deque[asyncio.TimerHandle] = deque()
         self._copies = CopyAgreement(world_size)
-        self._copy_deadlines: dict[int, asyncio.TimerHandle] = {}
+        self._copy_deadline: asyncio.TimerHandle | None = None
         self._on_copy: OnCopy | None = None
         self._ready: set[int] = set()
         self._changed = asyncio.Event()
@@ -98,13 +98,13 @@ class PlanLink:
             self._failure = ExecutorFailed(reason)
             log.log(logging.INFO if reason == _STOPPED else logging.ERROR, "plan link: %s", reason)
         self._stop_listening()
-        for deadline in (*self._deadlines, *self._copy_deadlines.values()):
+        for deadline in self._deadlines:
             deadline.cancel()
         for result in self._pending:
             _set_failure(result, self._failure)
         self._deadlines.clear()
-        self._copy_deadlines.clear()
         self._pending.clear()
+        self._stop_waiting_for_copies()
         for connection in list(self._ranks.values()):
             connection.hang_up()
         self._changed.set()
@@ -148,8 +148,9 @@ class PlanLink:
         except LinkError as error:
             self.fail(str(error))
         else:
+            self._stop_waiting_for_copies()
+            self._wait_for_copies()
             if result is not None and self._on_copy is not None:
-                self._copy_deadlines.pop(result.copy_id).cancel()
                 # Not at once: who awaits the steps before it, whose results may have been set just now, runs first.
                 asyncio.get_running_loop().call_soon(self._tell_copy, self._on_copy, result)
 
@@ -175,14 +176,25 @@ class PlanLink:
         except LinkError as error:
             self.fail(str(error))
         else:
-            loop = asyncio.get_running_loop()
-            self._copy_deadlines[copy_id] = loop.call_later(self._step_timeout_s, self._miss_copy, copy_id)
+            self._wait_for_copies()
 
     def _tell_copy(self, on_copy: OnCopy, result: CopyResult) -> None:
         if self._failure is None:
             on_copy(result)
 
-    def _miss_copy(self, copy_id: int) -> None:
+    def _wait_for_copies(self) -> None:
+        """Ranks copy one after the other, beside the steps: a copy may wait long for its turn, but some must end."""
+        if self._copy_deadline is None and self._copies.num_in_flight:
+            loop = asyncio.get_running_loop()
+            self._copy_deadline = loop.call_later(self._step_timeout_s, self._miss_copies)
+
+    def _stop_waiting_for_copies(self) -> None:
+        if self._copy_deadline is not None:
+            self._copy_deadline.cancel()
+            self._copy_deadline = None
+
+    def _miss_copies(self) -> None:
+        copy_id = self._copies.oldest
         slow = self._copies.waits_for(copy_id)
         self.fail(f"copy {copy_id}: no answer from ranks {slow} within {self._step_timeout_s:g} s")
 

@@ -79,11 +79,30 @@ async def test_a_copy_that_landed_in_time_leaves_no_deadline_behind() -> None:
     async with served(FakeRank(0)) as (link, ranks):
         link.listen(heard.put_nowait)
         await link.submit(copying(0, 2))
-        (deadline,) = link._copy_deadlines.values()
+        deadline = link._copy_deadline
         ranks[0].fake.end_copy(FakeCopyEnd(2))
         await heard.next()
-        assert deadline.cancelled()
-        assert link._copy_deadlines == {}
+        assert deadline is not None and deadline.cancelled()
+        assert link._copy_deadline is None
+
+
+async def test_a_copy_may_wait_for_its_turn_as_long_as_others_end() -> None:
+    """Ranks copy one after the other: the last of many may take longer, from its order on, than any copy may."""
+    heard = Heard()
+    async with served(FakeRank(0), FakeRank(1)) as (link, ranks):
+        link.listen(heard.put_nowait)
+        await link.submit(copying(0, 2, 3))
+        deadline = link._copy_deadline
+        ranks[0].fake.end_copy(FakeCopyEnd(2))
+        ranks[1].fake.end_copy(FakeCopyEnd(2))
+        assert (await heard.next()).copy_id == 2
+        assert deadline is not None and deadline.cancelled()
+        later = link._copy_deadline
+        assert later is not None and later.when() > deadline.when() and not later.cancelled()
+        ranks[0].fake.end_copy(FakeCopyEnd(3))
+        ranks[1].fake.end_copy(FakeCopyEnd(3))
+        assert (await heard.next()).copy_id == 3
+        assert link._copy_deadline is None
 
 
 async def test_a_copy_that_nobody_listens_for_is_refused() -> None:
