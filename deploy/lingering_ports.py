@@ -6,9 +6,10 @@ server could not be started again on its port, and a replica that died could not
 """
 
 import socket
+import sys
 from typing import Any
 
-from ray.serve._private import http_util
+_SERVES_LISTENERS = "ray.serve._private.http_util"
 
 
 class _Sockets:
@@ -24,5 +25,6 @@ class _Sockets:
 
 
 def take_lingering_ports() -> None:
-    """From now on, in this process, for listeners of Serve."""
-    http_util.socket = _Sockets()  # type: ignore[assignment,attr-defined]
+    """From now on, in this process, for listeners of Serve; nothing where Serve is not loaded."""
+    if (listeners := sys.modules.get(_SERVES_LISTENERS)) is not None:
+        vars(listeners)["socket"] = _Sockets()

@@ -13,6 +13,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from deploy.lingering_ports import take_lingering_ports
+
 HEADER = "X-Request-Id"
 # For the environment of whoever starts Ray, where Serve's proxies and replicas read it. Without it ids are Serve's.
 SERVE_LAYERS = {"RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "deploy.request_ids.serve_layers"}
@@ -40,7 +42,5 @@ class IdStamp:
 
 def serve_layers() -> list[Middleware]:
     """What Serve calls for, before it listens."""
-    from deploy.lingering_ports import take_lingering_ports  # noqa: PLC0415 - only Serve's processes have Serve
-
     take_lingering_ports()
     return [Middleware(IdStamp)]
