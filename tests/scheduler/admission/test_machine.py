@@ -156,7 +156,7 @@ def test_a_crowded_day(pages: int, seats: int, arena: int, recompute: bool, calm
     draw = random.Random(seats * pages + arena)
     world = World([plot(0, (pages, seats, arena, recompute)), plot(1, (pages // 2, seats - 1, arena, recompute))])
     did: Counter[str] = Counter()
-    for turn in range(400):
+    for turn in range(250):
         world.step()
         if len(world.alive) < 14:
             n, priority = draw.choice([1, 1, 1, 2, 3]), draw.choice([0, 0, 0, 1, 2])
