@@ -3,13 +3,14 @@
 import contextlib
 import secrets
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench.engine_arm import PAGE_SIZE, EngineShape, rank_specs
 from bench.exactness.spoil import arena_path, flip_bit
 from bench.local_group import EventListener, LocalGroup, unheard
 from bench.shared_ranks import SharedRanks, Verdict, as_it_is
+from bench.streams import StreamError
 from scheduler.engine.config import EngineConfig
 from scheduler.messages import Submission
 from workers.executors import ProcessExecutor
@@ -25,6 +26,7 @@ class ExactRanks:
     ranks: SharedRanks
     limits: EngineConfig
     arena_paths: tuple[Path, ...] = ()
+    solos: dict[Submission, list[int]] = field(default_factory=dict)
 
     def spoil_slot(self, slot: int) -> None:
         """Change a byte of what lies in an arena slot, on one rank or the other."""
@@ -45,11 +47,15 @@ class ExactRanks:
         self.ranks.end_turn()
 
     async def solo(self, submission: Submission) -> list[int]:
-        """Its tokens when nobody else is there. Raises `StreamError` when it does not end in full."""
-        async with self.engine(replace(self.limits, max_running=1)) as group:
-            stream = group.submit(submission)
-            await group.ended([stream], RUN_TIMEOUT_S)
-        return stream.choices[0].tokens
+        """Its tokens when nobody else is there; the same request is run once. Raises `StreamError`."""
+        if submission not in self.solos:
+            async with self.engine(replace(self.limits, max_running=1)) as group:
+                stream = group.submit(submission)
+                await group.ended([stream], RUN_TIMEOUT_S)
+            if not stream.is_whole:
+                raise StreamError(f"{submission.request_id} did not end in full alone: {stream.choices[0].error}")
+            self.solos[submission] = stream.choices[0].tokens
+        return self.solos[submission]
 
 
 @contextlib.asynccontextmanager

@@ -2,10 +2,11 @@
 
 import pytest
 
-from bench.exactness.bank import make_bank
+from bench.exactness.bank import make_bank, submission_of
 from bench.exactness.forced import Forced, parked_again_and_again, parked_beside_others
 from bench.exactness.ranks import ExactRanks
 from bench.shared_ranks import SharedRanks
+from bench.streams import StreamError
 from scheduler.engine.config import EngineConfig
 from tests.fakes import FakeExecutor, FakeRanks
 
@@ -49,3 +50,11 @@ async def test_the_second_of_four_is_parked_once_beside_the_others(ranks: ExactR
 def test_sizes_shrink_together() -> None:
     assert Forced().scaled(0.1) == Forced(run_tokens=80, every=20, beside_tokens=100, park_at=20, resume_at=70)
     assert Forced().scaled(1.0) == Forced()
+
+
+async def test_a_request_runs_alone_once_and_one_that_does_not_end_in_full_proves_nothing(ranks: ExactRanks) -> None:
+    submission = submission_of(BANK[0], "r", 30)
+    assert await ranks.solo(submission) is await ranks.solo(submission)
+    assert len(ranks.solos) == 1
+    with pytest.raises(StreamError, match="did not end in full alone"):
+        await ranks.solo(submission_of(BANK[0], "r", 300))
