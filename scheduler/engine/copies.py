@@ -24,36 +24,33 @@ class Copy:
 
 
 class Copies:
-    """Numbers copies from 0. `under_way` by copy id."""
+    """Numbers copies from 0. `ordered`: families to be copied with the next plan, and whether out; `under_way` by copy
+    id."""
 
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
-        self._ordered: list[tuple[Family, bool]] = []
+        self.ordered: list[tuple[Family, bool]] = []
         self._next_id = 0
         self.under_way: dict[int, Copy] = {}
 
     @property
-    def are_ordered(self) -> bool:
-        return bool(self._ordered)
-
-    @property
     def are_pending(self) -> bool:
         """Whether pages will move without anybody's further doing."""
-        return bool(self._ordered or self.under_way)
+        return bool(self.ordered or self.under_way)
 
     def order(self, family: Family, *, is_out: bool) -> None:
         """Copy every page of a family to its slots, or back, with the next plan."""
-        self._ordered.append((family, is_out))
+        self.ordered.append((family, is_out))
 
     def forget(self, family: Family) -> None:
         """Drop an order that was not sent yet."""
-        if self._ordered:
-            self._ordered = [one for one in self._ordered if one[0] is not family]
+        if self.ordered:
+            self.ordered = [one for one in self.ordered if one[0] is not family]
 
     def fill(self, draft: Draft) -> list[Family]:
         """Put the orders into a plan. Returns the families of which nothing is left to copy."""
         empty: list[Family] = []
-        ordered, self._ordered = self._ordered, []
+        ordered, self.ordered = self.ordered, []
         for family, is_out in ordered:
             page_ids, arena_ids = family.page_ids, family.arena_ids
             if not page_ids:  # the choices that held pages have ended since

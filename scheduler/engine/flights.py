@@ -99,6 +99,7 @@ class Flights:
     def _hand_out(self, flight: Draft, result: StepResult) -> None:
         if len(result.tokens) != len(flight.sampling):
             raise PlanMismatch(f"step {result.step}: {len(result.tokens)} tokens for {len(flight.sampling)} samples")
+        counters, say = self._counters, self._outbox.say
         for seq, (seq_id, token) in zip(flight.sampling, result.tokens, strict=True):
             if seq.seq_id != seq_id:
                 raise PlanMismatch(f"step {result.step}: a token for sequence {seq_id}, due was {seq.seq_id}")
@@ -109,8 +110,8 @@ class Flights:
                 self._exits.end_choice(seq, FinishReason.STOP)
                 continue
             seq.num_tokens += 1
-            self._counters.generated_tokens += 1
+            counters.generated_tokens += 1
             if seq.num_tokens >= seq.limit:
                 self._exits.end_choice(seq, FinishReason.LENGTH, (token,))
             else:
-                self._outbox.say(seq, (token,))
+                say(seq, (token,))

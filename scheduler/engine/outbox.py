@@ -5,6 +5,7 @@ account is a request that is running, being parked or being restored. An ended o
 wait for the plans in flight is in no account: its pages are neither free nor a resident's.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -33,7 +34,7 @@ class Outbox:
         self._roster = roster
         self._room = room
         self._commands = commands
-        self._tokens: dict[str, list[TokenEvent]] = {}
+        self._tokens: defaultdict[str, list[TokenEvent]] = defaultdict(list)
         self._events: list[Callable[..., EngineEvent]] = []
         self._accounted_at = float("-inf")
         self._accounted_free = roster.pool.num_free
@@ -41,8 +42,7 @@ class Outbox:
     def say(self, seq: Sequence, tokens: tuple[int, ...], finish: FinishReason | None = None) -> None:
         """Tokens of a choice, or its end, for the gateway."""
         family = seq.family
-        self._send(
-            family.gateway_id,
+        self._tokens[family.gateway_id].append(
             TokenEvent(
                 request_id=family.request_id,
                 choice=seq.choice,
@@ -52,35 +52,27 @@ class Outbox:
                 parks=family.parks,
                 recomputes=family.recomputes,
                 parked_s=family.parked_s,
-            ),
+            )
         )
 
     def notify(self, family: Family, notice: Notice) -> None:
         """A word to all choices of a request."""
-        self._send(
-            family.gateway_id,
+        self._tokens[family.gateway_id].append(
             TokenEvent(
                 request_id=family.request_id,
                 notice=notice,
                 parks=family.parks,
                 recomputes=family.recomputes,
                 parked_s=family.parked_s,
-            ),
+            )
         )
 
     def turn_away(self, submission: Submission, finish: FinishReason, error: str | None) -> None:
         """A request that never became one: every choice of it ends, and so does it."""
         for choice in range(max(1, submission.n)):
             event = TokenEvent(request_id=submission.request_id, choice=choice, finish=finish, error=error)
-            self._send(submission.gateway_id, event)
+            self._tokens[submission.gateway_id].append(event)
         self.report(Finished, request_id=submission.request_id, reason=finish, error=error)
-
-    def _send(self, gateway_id: str, event: TokenEvent) -> None:
-        batch = self._tokens.get(gateway_id)
-        if batch is None:
-            self._tokens[gateway_id] = [event]
-        else:
-            batch.append(event)
 
     def report(self, kind: type[EngineEvent], **facts: Any) -> None:
         """An event for admission; its `load` is filled in when it is taken."""
@@ -97,7 +89,9 @@ class Outbox:
         self._accounted_free = free
 
     def take_tokens(self) -> dict[str, list[TokenEvent]]:
-        tokens, self._tokens = self._tokens, {}
+        if not self._tokens:
+            return {}
+        tokens, self._tokens = dict(self._tokens), defaultdict(list)
         return tokens
 
     def take_events(self) -> list[EngineEvent]:

@@ -71,7 +71,7 @@ class Parking:
 
     def fill(self, draft: Draft, now: float) -> None:
         """Put the copies ordered into a plan."""
-        if self._copies.are_ordered:
+        if self._copies.ordered:
             for family in self._copies.fill(draft):
                 self._departures.leave_empty(family, now)
                 self._follow(family, now)

@@ -30,12 +30,12 @@ class Room:
 
     def shortfall(self) -> int:
         """Pages claimed beyond the pool by the residents that stay. Those being parked or ended count as gone."""
-        total = -self._roster.pool.num_total
+        total, claim, parking = -self._roster.pool.num_total, self.claim, State.PARKING
         for family in self._roster.residents.values():
-            if family.state is not State.PARKING:
+            if family.state is not parking:
                 total += family.num_shared_pages
                 for seq in family.living:
-                    total += self.claim(seq)
+                    total += claim(seq)
         return total
 
     def fits(self, family: Family) -> bool:
