@@ -55,6 +55,7 @@ class Environment:
             "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(port),
             "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(port + 1),  # the first that is not taken
             "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
+            "RAY_SERVE_PORT_QUARANTINE_S": "0",  # else a gateway that died is replaced minutes later: there is one port
         }
         return kept | _RAY | _THREADS | SERVE_LAYERS | direct | {"RAY_AUTH_TOKEN_PATH": str(token_path)}
 

@@ -168,6 +168,12 @@ def test_an_own_ray_hears_nothing_of_another_one() -> None:
     assert (inner["RAY_AUTH_MODE"], inner["RAY_AUTH_TOKEN_PATH"], inner["HOME"]) == ("token", "/run/token", "/h")
 
 
+def test_a_gateway_that_died_is_replaced_on_the_one_port_without_a_quarantine() -> None:
+    inner = read_environment({}).for_own_ray(Path("/run/token"), 8000)
+    ports = [inner[f"RAY_SERVE_DIRECT_INGRESS_{bound}_HTTP_PORT"] for bound in ("MIN", "MAX")]
+    assert (ports, inner["RAY_SERVE_PORT_QUARANTINE_S"]) == (["8000", "8001"], "0")
+
+
 def test_a_running_ray_is_joined_with_the_users_own_proof() -> None:
     outer = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "mine"}
     inner = read_environment(outer).for_running_ray()
