@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -126,21 +127,23 @@ class Copier:
     def _out(self, page_ids: Int64, slots: Int64, mark: Mark) -> None:
         self._arena.reserve(slots)
         try:
-            for (rows, row_ids), run in self._runs(self._kv.pages_out(page_ids, mark)):
-                self._arena.write(rows, row_ids, slots[run])
+            with closing(self._kv.pages_out(page_ids, mark)) as runs:
+                for (rows, row_ids), run in self._placed(runs):
+                    self._arena.write(rows, row_ids, slots[run])
         except BaseException:
             self._arena.release(slots)
             raise
 
     def _in(self, page_ids: Int64, slots: Int64, mark: Mark) -> None:
-        for (rows, row_ids), run in self._runs(self._kv.pages_in(page_ids, mark)):
-            try:
-                self._arena.read(slots[run], rows, row_ids)
-            except WrongChecksum as error:
-                page = page_ids[run.start + error.index]
-                raise WrongChecksum(f"{error}; it was to go to page {page}", error.index) from None
+        with closing(self._kv.pages_in(page_ids, mark)) as runs:
+            for (rows, row_ids), run in self._placed(runs):
+                try:
+                    self._arena.read(slots[run], rows, row_ids)
+                except WrongChecksum as error:
+                    page = page_ids[run.start + error.index]
+                    raise WrongChecksum(f"{error}; it was to go to page {page}", error.index) from None
 
-    def _runs(self, runs: Iterator[PageRows]) -> Iterator[tuple[PageRows, slice]]:
+    def _placed(self, runs: Iterator[PageRows]) -> Iterator[tuple[PageRows, slice]]:
         """Each with its place in the whole. Between two of them a copy can be abandoned."""
         first = 0
         for rows in runs:

@@ -5,7 +5,7 @@ can be read, or written, at once. On the host these are pages of the pool itself
 memory of its own, two runs at a time, so that one crosses while the other is worked on.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -25,7 +25,7 @@ class KvShard(Protocol):
     """`pages_out` and `pages_in` belong to one thread, `mark` to the one that computes.
 
     Both yield (rows [*, page_bytes], ids into it) for one run of `page_ids` after another, in their order. A run is
-    valid until the next one is asked for.
+    valid until the next one is asked for. Who breaks off closes the generator; no page is written after that.
     """
 
     page_bytes: int
@@ -35,11 +35,11 @@ class KvShard(Protocol):
         """A point that comes after everything this thread has computed so far."""
         ...
 
-    def pages_out(self, page_ids: Int64, after: Mark) -> Iterator[PageRows]:
+    def pages_out(self, page_ids: Int64, after: Mark) -> Generator[PageRows, None, None]:
         """What these pages hold at `after`, to be read."""
         ...
 
-    def pages_in(self, page_ids: Int64, after: Mark) -> Iterator[PageRows]:
+    def pages_in(self, page_ids: Int64, after: Mark) -> Generator[PageRows, None, None]:
         """Where these pages' new content is to be written. It is there when the iteration has ended."""
         ...
 
@@ -56,11 +56,11 @@ class HostKvShard:
         """Needs nothing: what was computed has been stored."""
         return None
 
-    def pages_out(self, page_ids: Int64, _after: Mark) -> Iterator[PageRows]:
+    def pages_out(self, page_ids: Int64, _after: Mark) -> Generator[PageRows, None, None]:
         for run in _runs(page_ids, self.page_bytes, _HOST_RUN_BYTES):
             yield self._pages, run
 
-    def pages_in(self, page_ids: Int64, after: Mark) -> Iterator[PageRows]:
+    def pages_in(self, page_ids: Int64, after: Mark) -> Generator[PageRows, None, None]:
         yield from self.pages_out(page_ids, after)
 
 
@@ -83,7 +83,7 @@ class DeviceKvShard:
     def mark(self) -> Mark:
         return _event_of(torch.cuda.current_stream(self._pages.device)) if self._on_cuda else None
 
-    def pages_out(self, page_ids: Int64, after: Mark) -> Iterator[PageRows]:
+    def pages_out(self, page_ids: Int64, after: Mark) -> Generator[PageRows, None, None]:
         self._wait_for(after)
         crossing: tuple[torch.Tensor, int, Mark] | None = None
         for number, run in enumerate(_runs(page_ids, self.page_bytes, _DEVICE_RUN_BYTES)):
@@ -94,17 +94,19 @@ class DeviceKvShard:
         if crossing is not None:
             yield _landed(*crossing)
 
-    def pages_in(self, page_ids: Int64, after: Mark) -> Iterator[PageRows]:
+    def pages_in(self, page_ids: Int64, after: Mark) -> Generator[PageRows, None, None]:
         self._wait_for(after)
         crossed: list[Mark] = []
-        for number, run in enumerate(_runs(page_ids, self.page_bytes, _DEVICE_RUN_BYTES)):
-            buffer = self._buffer(number)
-            if number >= len(self._staging):
-                _synchronize(crossed[number - len(self._staging)])  # what lay here has left
-            yield buffer.numpy(), np.arange(len(run))
-            crossed.append(self._start_in(buffer, run))
-        for event in crossed[-len(self._staging) :]:
-            _synchronize(event)
+        try:
+            for number, run in enumerate(_runs(page_ids, self.page_bytes, _DEVICE_RUN_BYTES)):
+                buffer = self._buffer(number)
+                if number >= len(self._staging):
+                    _synchronize(crossed[number - len(self._staging)])  # what lay here has left
+                yield buffer.numpy(), np.arange(len(run))
+                crossed.append(self._start_in(buffer, run))
+        finally:  # also when it is broken off: these pages are somebody else's soon, and must not be written any more
+            for event in crossed[-len(self._staging) :]:
+                _synchronize(event)
 
     def _start_out(self, buffer: torch.Tensor, run: Int64) -> tuple[torch.Tensor, int, Mark]:
         with torch.cuda.stream(self._stream):

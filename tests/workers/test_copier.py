@@ -5,7 +5,7 @@ import os
 import queue
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ import pytest
 
 import workers.copier as copier_module
 from scheduler.plan import CopyOutcome
-from workers.arena import Arena, BudgetSpec
+from workers.arena import Arena, BudgetSpec, WrongChecksum
 from workers.copier import Copier, CopyDone
 from workers.kv_shard import Bytes, HostKvShard, Int64, Mark, PageRows
 
@@ -58,7 +58,7 @@ class GatedShard(HostKvShard):
         self.gate.set()
         self.failure: Exception | None = None
 
-    def pages_out(self, page_ids: Int64, after: Mark) -> Iterator[PageRows]:
+    def pages_out(self, page_ids: Int64, after: Mark) -> Generator[PageRows, None, None]:
         self.reached.set()
         assert self.gate.wait(WAIT_S)
         if self.failure is not None:
@@ -101,6 +101,33 @@ def test_what_is_freed_in_a_plan_can_be_copied_to_in_the_same(desk: Desk) -> Non
     assert [(desk.ended().copy_id, desk.arena.num_slots) for _ in range(3)] == [(1, 16), (2, 16), (3, 16)]
     np.testing.assert_array_equal(desk.pool[:16], before)
     assert desk.arena.num_in_use == 16
+
+
+@pytest.mark.parametrize("way_in", [True, False])
+def test_a_copy_that_is_broken_off_has_let_go_of_its_pages_before_its_end_is_told(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, way_in: bool
+) -> None:
+    seen: list[str] = []
+
+    def pages(page_ids: Int64, _after: Mark) -> Generator[PageRows, None, None]:
+        try:
+            yield desk.pool, page_ids
+        finally:
+            seen.append("let go")
+
+    def fail(*_: object) -> None:
+        raise WrongChecksum("a slot is wrong", 0) if way_in else OSError("no")
+
+    def tell(done: CopyDone) -> None:
+        seen.append(done.outcome.value)
+        desk.told.put(done)
+
+    monkeypatch.setattr(desk.kv, "pages_in" if way_in else "pages_out", pages)
+    monkeypatch.setattr(desk.arena, "read" if way_in else "write", fail)
+    monkeypatch.setattr(desk.copier, "_on_done", tell)
+    (desk.copier.copy_in if way_in else desk.copier.copy_out)(1, ids(0), ids(0))
+    desk.ended()
+    assert seen == ["let go", "corrupt" if way_in else "failed"]
 
 
 def test_a_flipped_bit_is_corrupt_and_said_of_which_slot_and_page(desk: Desk) -> None:

@@ -65,6 +65,27 @@ def test_a_device_page_is_as_it_was_when_its_writing_is_broken_off(pool: torch.T
     assert torch.equal(pool[3:], before[3:])
 
 
+def test_nothing_crosses_to_a_device_any_more_when_its_writing_is_broken_off(
+    pool: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crossing: set[object] = set()
+
+    def begin(_stream: object) -> object:
+        event = object()
+        crossing.add(event)
+        return event
+
+    monkeypatch.setattr(kv_shard, "_event_of", begin)
+    monkeypatch.setattr(kv_shard, "_synchronize", crossing.discard)
+    shard = DeviceKvShard(pool)
+    runs = shard.pages_in(np.arange(8), shard.mark())
+    for _ in range(3):
+        next(runs)
+    assert len(crossing) == 1, "the first has left its buffer, which is asked for again; the second may be under way"
+    runs.close()
+    assert crossing == set()
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_copies_on_a_stream_of_their_own_see_what_was_computed_before_the_mark(pool: torch.Tensor) -> None:
