@@ -85,7 +85,7 @@ class FakeRanks:
         self.copies: dict[int, CopyUnderWay] = {}
         self.used_slots: set[int] = set()
         self.next_step = 0
-        self.next_copy = 0
+        self.copy_ids: set[int] = set()
         self.plans: list[StepPlan] = []
         self._answers: deque[tuple[StepResult, set[int]]] = deque()
 
@@ -228,8 +228,8 @@ class FakeRanks:
         self._poison(order.page_ids)
 
     def _begin_copy(self, order: CopyOut | CopyIn, step: int) -> None:
-        assert order.copy_id == self.next_copy, "copy ids have a gap"
-        self.next_copy += 1
+        assert order.copy_id not in self.copy_ids, "a copy id is used twice"
+        self.copy_ids.add(order.copy_id)
         assert len(order.page_ids) == len(order.arena_ids) == len(set(order.page_ids)) == len(set(order.arena_ids)) > 0
         assert not self._copied_slots().intersection(order.arena_ids), "a slot is under copy already"
         assert not self._copied_pages().intersection(order.page_ids), "a page is under copy already"

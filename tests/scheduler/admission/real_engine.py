@@ -34,15 +34,6 @@ def solo(sub: Submission, choice: int = 0) -> list[int]:
     return solo_run(sub.prompt_tokens, sub.sampling.seed + choice, VOCAB, sub.stop.max_tokens)
 
 
-class AnyOrderRanks(FakeRanks):
-    """A restore and a park ordered in this order stand in a plan the other way round, and so do their numbers."""
-
-    def _begin_copy(self, order: CopyOut | CopyIn, step: int) -> None:
-        assert order.copy_id not in self.copies
-        self.next_copy = order.copy_id
-        super()._begin_copy(order, step)
-
-
 class RealEngine:
     def __init__(
         self, capacity: GroupCapacity, arena_pages: int, copy_fails: Callable[[str], bool] = lambda _: False
@@ -62,7 +53,7 @@ class RealEngine:
             )
         )
         self.copy_fails = copy_fails
-        self.ranks = AnyOrderRanks(
+        self.ranks = FakeRanks(
             num_pages=capacity.num_pages,
             arena_pages=arena_pages,
             page_size=capacity.page_size,
