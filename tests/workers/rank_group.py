@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from workers.copier import CopyDone
 
 from scheduler.plan import (
     Chunk,
@@ -31,6 +30,7 @@ from scheduler.sampling import SamplingParams
 from tests.workers.thread_collective import thread_collectives
 from workers.collective.opening import open_collective
 from workers.collective.protocol import Collective
+from workers.copier import CopyDone
 from workers.rank import Rank, RankAnswer
 from workers.spec import CollectiveSpec, RankSpec
 
