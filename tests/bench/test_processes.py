@@ -9,7 +9,7 @@ import pytest
 
 from bench.processes import Process, descendants, processes, resident_mib
 
-SLEEPER = [sys.executable, "-c", "import sys; sys.stdin.read()", "a sleeper of this test"]
+SLEEPER = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", "a sleeper of this test"]
 
 
 def process(pid: int, parent: int) -> Process:
@@ -23,7 +23,9 @@ def test_descendants_are_children_and_their_children_and_nobody_else() -> None:
 
 
 def test_a_child_of_this_process_is_found_with_its_command() -> None:
-    with subprocess.Popen(SLEEPER, stdin=subprocess.PIPE) as child:
+    with subprocess.Popen(SLEEPER, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()  # a process that has only just begun shows no command yet
         found = {process.pid: process for process in descendants(os.getpid(), processes())}
         child.communicate()
     assert found[child.pid].command.endswith("a sleeper of this test")

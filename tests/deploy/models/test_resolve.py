@@ -32,7 +32,8 @@ def test_a_file_is_no_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["smollm", "a/b/c", "/not/there", "../x", "owner/", ""])
-def test_what_is_nothing_is_told_what_could_be(text: str, tmp_path: Path) -> None:
+def test_what_is_nothing_is_told_what_could_be(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(ModelError, match=r"neither a known name \(smollm2-135m\), nor a folder, nor a hub id"):
         resolve(text, tmp_path)
 
