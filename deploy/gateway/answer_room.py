@@ -6,6 +6,7 @@ from deploy.errors import ContextExceeded
 from deploy.gateway.chat_request import ChatRequest
 from deploy.gateway.completion_request import DEFAULT_MAX_TOKENS, CompletionRequest
 from deploy.gateway.served_model import ServedModel
+from kv import most_pages_of_each, shared_pages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +71,10 @@ def max_answer_tokens(model: ServedModel, num_prompt: int, room: AnswerRoom) -> 
 
 
 def _room_of_each(model: ServedModel, num_prompt: int, num_choices: int) -> int:
-    """Tokens that the pool leaves to each answer when all of them are as long as they may be.
-
-    The full pages of all prompt tokens but the last are shared; beyond them each choice has pages of its own.
-    """
+    """Tokens that the pool leaves to each answer when all of them are as long as they may be."""
     page = model.page_size
-    shared_pages = (num_prompt - 1) // page
-    own_pages = (model.pool_tokens // page - shared_pages) // num_choices
-    return (shared_pages + own_pages) * page - num_prompt
+    shared = shared_pages(num_prompt, num_choices, page)
+    return most_pages_of_each(model.pool_tokens // page, shared, num_choices) * page - num_prompt
 
 
 def _too_many_choices(model: ServedModel, num_prompt: int, room: AnswerRoom, each: int) -> ContextExceeded:

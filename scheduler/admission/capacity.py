@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kv import pages_for
+from kv import most_pages_of_each, pages_for, pages_together, shared_pages
 from scheduler.messages import Submission
 
 
@@ -40,25 +40,17 @@ class GroupCapacity:
         return min(self.pool_tokens, self.max_model_len)
 
     def pages(self, submission: Submission, num_generated: int, choices: int) -> int:
-        """Pages that `choices` of a request take when each has `num_generated` tokens beside the prompt.
-
-        Of several choices the full pages of all prompt tokens but the last are shared and counted once; the last
-        prompt token is computed by each of them, for its own first draw.
-        """
-        shared = self._shared_pages(submission)
+        """Pages that `choices` of a request take when each has `num_generated` tokens beside the prompt."""
         each = pages_for(len(submission.prompt_tokens) + num_generated, self.page_size)
-        return shared + choices * (each - shared)
+        return pages_together(each, self._shared_pages(submission), choices)
 
     def _shared_pages(self, submission: Submission) -> int:
-        return max(0, len(submission.prompt_tokens) - 1) // self.page_size if submission.n > 1 else 0
+        return shared_pages(len(submission.prompt_tokens), submission.n, self.page_size)
 
     def most_pages(self, submission: Submission, choices: int) -> int:
-        """Pages that `choices` of a request take at their ends. The last token of each needs none: nothing follows it.
-
-        Of the pool a choice never has more than what is shared and an even part of the rest.
-        """
-        shared = self._shared_pages(submission)
-        of_pool = (shared + (self.num_pages - shared) // submission.n) * self.page_size + 1
+        """Pages that `choices` of a request take at their ends. The last token of each needs none."""
+        each = most_pages_of_each(self.num_pages, self._shared_pages(submission), submission.n)
+        of_pool = each * self.page_size + 1
         num_prompt = len(submission.prompt_tokens)
         limit = min(num_prompt + submission.stop.max_tokens, self.max_model_len, of_pool)
         return self.pages(submission, max(0, limit - 1 - num_prompt), choices)

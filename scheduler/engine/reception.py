@@ -3,7 +3,7 @@
 import logging
 from dataclasses import replace
 
-from kv import PageTable, pages_for
+from kv import PageTable, most_pages_of_each, pages_for, pages_together, shared_pages
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.room import Room
 from scheduler.engine.roster import Roster
@@ -76,18 +76,12 @@ class Reception:
         return family
 
     def _num_shared_pages(self, submission: Submission) -> int:
-        """Full pages of a prompt that several choices begin with; its last position is computed by each of them."""
-        if submission.n == 1:
-            return 0
-        return (len(submission.prompt_tokens) - 1) // self._roster.config.page_size
+        return shared_pages(len(submission.prompt_tokens), submission.n, self._roster.config.page_size)
 
     def _limit(self, submission: Submission, num_shared_pages: int) -> int:
-        """Tokens at which a choice ends: of the pool each has the shared pages and an even part of the rest.
-
-        So a family always fits alone, and no choice's length depends on another's.
-        """
+        """Tokens at which a choice ends."""
         config = self._roster.config
-        most_pages = num_shared_pages + (config.num_pages - num_shared_pages) // submission.n
+        most_pages = most_pages_of_each(config.num_pages, num_shared_pages, submission.n)
         # The last token needs no page: nothing comes after it. Hence the pool holds one token more than it has slots.
         return min(
             len(submission.prompt_tokens) + submission.stop.max_tokens,
@@ -106,8 +100,7 @@ class Reception:
             return f"the prompt has {num_prompt} tokens; the limit is {config.max_model_len} with 1 generated token"
         if num_prompt > config.pool_tokens:
             return f"the prompt has {num_prompt} tokens; the KV pool holds {config.pool_tokens}"
-        shared = self._num_shared_pages(submission)
-        needed = shared + n * (pages_for(num_prompt, config.page_size) - shared)
+        needed = pages_together(pages_for(num_prompt, config.page_size), self._num_shared_pages(submission), n)
         if needed > config.num_pages:
             return (
                 f"{n} choices of a prompt of {num_prompt} tokens need {needed} pages of {config.page_size} tokens; "
