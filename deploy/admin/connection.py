@@ -5,8 +5,9 @@ from typing import Any
 
 import grpc
 
+from cluster.waits import MAX_WAIT_S
 from deploy.admin.errors import NotReached, OrderFailed
-from deploy.admin.fields import DEFAULT_PARK_WAIT_S, MAX_LISTED, MAX_WAIT_S
+from deploy.admin.fields import DEFAULT_PARK_WAIT_S, MAX_LISTED
 from deploy.admin.finding import Endpoint
 from deploy.admin.messages import HOLD_ENDS
 from deploy.admin.plain import Plain, event_object, lost_object, request_object, status_object

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterable
 
+from cluster.waits import MAX_WAIT_S
 from deploy.admin.messages import HOLD_ENDS, STATE_NAMES
 from deploy.admin.v1 import admin_pb2
 from scheduler.admission import HoldTerms
+from scheduler.admission.hold import MAX_HOLD_S
 
 MAX_ID_CHARS = 256
-MAX_HOLD_S = 1e9
-MAX_WAIT_S = 60.0
 MAX_LISTED = 10_000
 DEFAULT_LISTED = 1_000
 DEFAULT_PARK_WAIT_S = 5.0

@@ -19,7 +19,7 @@ def request_object(message: admin_pb2.Request) -> Plain:
         "state": STATE_NAMES.get(message.state, "unknown"),
         "held": message.held,
         "deadline_s": _rounded(message.hold_left_s) if message.HasField("hold_left_s") else None,
-        "then": _HOLD_ENDS.get(message.then) if message.held else None,
+        "then": _HOLD_ENDS.get(message.then),
         "cancelling": message.cancelling,
         "priority": message.priority,
         "effective_priority": message.effective_priority,

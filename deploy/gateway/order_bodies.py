@@ -9,20 +9,19 @@ from pydantic import ConfigDict, Field, model_validator
 
 from deploy.gateway.fields import BOUNDS, INT32_MAX, CheckedBody, wrong
 from scheduler.admission import HoldEnd, HoldTerms
-
-MAX_DEADLINE_S = 1e9
+from scheduler.admission.hold import MAX_HOLD_S
 
 
 class ParkOrder(CheckedBody):
     """Without a deadline the request is held until it is unparked."""
 
     bounds: ClassVar[Mapping[str, str]] = {
-        "deadline_s": f"a number of seconds in (0, {MAX_DEADLINE_S:.0f}]; leave it out to hold without end",
+        "deadline_s": f"a number of seconds in (0, {MAX_HOLD_S:.0f}]; leave it out to hold without end",
         "then": 'what happens at the deadline, "unpark" or "cancel"; "unpark" is the default',
     }
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
 
-    deadline_s: Annotated[float, Field(gt=0, le=MAX_DEADLINE_S)] | None = None
+    deadline_s: Annotated[float, Field(gt=0, le=MAX_HOLD_S)] | None = None
     then: Literal["unpark", "cancel"] | None = None
 
     @model_validator(mode="after")

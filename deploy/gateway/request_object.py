@@ -13,7 +13,7 @@ def request_object(row: RequestRow) -> dict[str, Any]:
         "state": row.state,
         "held": row.held,
         "deadline_s": _rounded(row.hold_left_s),
-        "then": None if row.then is None or row.hold_left_s is None else str(row.then),
+        "then": row.then,
         "cancelling": row.cancelling,
         "priority": row.priority,
         "effective_priority": row.effective_priority,

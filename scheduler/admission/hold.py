@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+# The longest deadline that clients and operators may give: some thirty years.
+MAX_HOLD_S = 1e9
 _MOST_STALE = 64
 
 

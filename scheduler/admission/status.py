@@ -13,7 +13,7 @@ class RequestRow:
     """One live request.
 
     `slot`: the lowest number that was free when it came; it keeps it to its end, seated or not. `held` by an explicit
-    park, for `hold_left_s` more seconds (None: without a deadline), after which `then` (None: not held). `n` choices
+    park, for `hold_left_s` more seconds (None: without a deadline), after which `then` (None likewise). `n` choices
     were asked for, `seats` of them have not ended. `tokens`: prompt and output of all choices, the shared prompt once.
     `pages` are held on the device, `arena_pages` in host RAM. `parks` of any reason; `passes`: how often it was passed
     in the line where it waits now. `waited_s`: queued and parked without the time held; `parked_s`: parked, held or
@@ -109,7 +109,7 @@ def take_row(record: RequestRecord, books: Books, now: float) -> RequestRow:
         state=record.state.value,
         held=record.held,
         hold_left_s=None if hold is None else hold.left_s(now),
-        then=None if hold is None else hold.then.value,
+        then=None if hold is None or hold.ends_at is None else hold.then.value,
         cancelling=record.cancelling,
         priority=record.priority,
         effective_priority=record.effective_priority(books.policy),
