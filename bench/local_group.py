@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bench.streams import StreamError
-from scheduler.admission import Addressed, AdmissionCore, AdmissionPolicy, GroupCapacity, HoldTerms, RequestRow
+from cluster.cluster_spec import capacity_of
+from scheduler.admission import Addressed, AdmissionCore, AdmissionPolicy, HoldTerms, RequestRow
 from scheduler.engine.config import EngineConfig
 from scheduler.engine.core import EngineCore
 from scheduler.engine.loop import EngineLoop
@@ -255,15 +256,3 @@ class LocalGroup:
 async def _all_ended(streams: Sequence[Stream]) -> None:
     for stream in streams:
         await stream.ended.wait()
-
-
-def capacity_of(config: EngineConfig) -> GroupCapacity:
-    return GroupCapacity(
-        group_id=config.group_id,
-        num_pages=config.num_pages,
-        page_size=config.page_size,
-        seats=config.max_running,
-        max_model_len=config.max_model_len,
-        recompute=config.recompute,
-        park=config.park,
-    )

@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,8 +9,9 @@ import httpx
 from rich.console import Console
 
 from bench.bars import Bar
-from bench.chat import Chat, ChatRun, run_chat
+from bench.chat import ChatRun
 from bench.four_chats import CHAT_TOKENS, POOL_TOKENS, sized_chats
+from bench.race import at_once
 from bench.report import Report, exit_code
 from bench.spread import paired_ratio, spread
 from bench.subprocess_server import RunningServer, parkade_server
@@ -59,16 +58,8 @@ async def _measure(servers: dict[str, RunningServer], rounds: int, console: Cons
         for turn in range(rounds):
             for name in sorted(servers, reverse=bool(turn % 2)):
                 console.print(f"round {turn + 1} of {rounds}: {name}", style="dim")
-                samples.add(name, await _together(client, servers[name], chats))
+                samples.add(name, list((await at_once(client, servers[name], chats)).runs))
     return samples
-
-
-async def _together(client: httpx.AsyncClient, server: RunningServer, chats: Sequence[Chat]) -> list[ChatRun]:
-    started = time.monotonic()
-    runs = await asyncio.gather(*(run_chat(client, server.url, server.model, chat) for chat in chats))
-    for run in runs:
-        run.started = started
-    return list(runs)
 
 
 def make_report(model: str, samples: ParkingSamples) -> Report:

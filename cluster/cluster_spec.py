@@ -30,16 +30,21 @@ class GroupSpec:
 
     @property
     def capacity(self) -> GroupCapacity:
-        return GroupCapacity(
-            group_id=self.group_id,
-            num_pages=self.engine.num_pages,
-            page_size=self.engine.page_size,
-            seats=self.engine.max_running,
-            max_model_len=self.engine.max_model_len,
-            recompute=self.engine.recompute,
-            park=self.engine.park,
-            page_bytes=self.page_bytes,
-        )
+        return capacity_of(self.engine, self.page_bytes)
+
+
+def capacity_of(engine: EngineConfig, page_bytes: int = 0) -> GroupCapacity:
+    """What admission is told of an engine when it registers."""
+    return GroupCapacity(
+        group_id=engine.group_id,
+        num_pages=engine.num_pages,
+        page_size=engine.page_size,
+        seats=engine.max_running,
+        max_model_len=engine.max_model_len,
+        recompute=engine.recompute,
+        park=engine.park,
+        page_bytes=page_bytes,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
