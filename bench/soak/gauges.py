@@ -41,7 +41,6 @@ class Gauges:
 def book_problems(health: Mapping[str, Any], living: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """What is not as in a server that nobody uses."""
     problems = [f"request {row['id']} is {row['state']}" for row in living]
-    problems += [f"request {row['request_id']} is {row['state']}" for row in health.get("requests", ())]
     for name in ("queued_requests", "queued_tokens"):
         if health.get(name):
             problems.append(f"{name} is {health[name]}")

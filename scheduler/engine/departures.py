@@ -60,16 +60,18 @@ class Departures:
 
     def drop(self, family: Family, now: float) -> None:
         """It is parked, and its pages are free."""
-        self._parked(family, ParkMode.RECOMPUTE, self._recompute.drop(family), now)
+        self._recompute.drop(family)
+        self._parked(family, ParkMode.RECOMPUTE, now)
 
     def leave_empty(self, family: Family, now: float) -> None:
         """It is parked, and held nothing."""
-        self._parked(family, ParkMode.COPY, 0, now)
+        self._parked(family, ParkMode.COPY, now)
 
     def land(self, family: Family, result: CopyResult, now: float) -> None:
         """The copy has ended: parked one way or the other, or it runs on."""
         if result.outcome is CopyOutcome.DONE:
-            self._parked(family, ParkMode.COPY, self._roster.vacate(family), now, result=result)
+            self._roster.vacate(family)
+            self._parked(family, ParkMode.COPY, now, result)
         elif self._roster.config.recompute:
             logger.warning("%s was not copied out, so its pages are dropped: %s", family.request_id, result.reason)
             self.drop(family, now)
@@ -103,20 +105,12 @@ class Departures:
         else:  # nothing of what lives is computed, so nothing of it is in flight either
             self.leave_empty(family, now)
 
-    def _parked(
-        self, family: Family, mode: ParkMode, num_pages: int, now: float, *, result: CopyResult | None = None
-    ) -> None:
-        """`num_pages` have just been given back."""
-        pool = self._roster.pool
+    def _parked(self, family: Family, mode: ParkMode, now: float, result: CopyResult | None = None) -> None:
+        """Its pages have just been given back."""
         self._roster.place(family, State.PARKED)
         family.park_mode = mode
         family.parks += 1
         family.parked_at = now
-        logger.info(
-            "parked %s by %s because of %s: %d tokens, %d pages; pages free: %d before, %d after, of %d",
-            *(family.request_id, mode.value, family.park_reason.value, family.num_tokens, num_pages),
-            *(pool.num_free - num_pages, pool.num_free, pool.num_total),
-        )
         self._outbox.notify(family, Notice.PARKED)
         self.report(family, result)
 

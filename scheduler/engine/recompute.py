@@ -26,15 +26,14 @@ class Recompute:
         if family in self.waiting:
             self.waiting.remove(family)
 
-    def drop(self, family: Family) -> int:
-        """Give every page and slot back and begin at the first position again; returns the number of pages."""
-        num_pages = self._roster.vacate(family)
+    def drop(self, family: Family) -> None:
+        """Give every page and slot back and begin at the first position again."""
+        self._roster.vacate(family)
         self.give_up_slots(family)
         for seq in family.living:
             assert seq.num_pending == 0
             seq.replay_end = max(seq.replay_end, seq.num_scheduled)
             seq.num_scheduled = 0
-        return num_pages
 
     def give_up_slots(self, family: Family) -> None:
         """What lies in the arena is wanted no more."""

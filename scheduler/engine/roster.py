@@ -114,17 +114,15 @@ class Roster:
         family.shared_ids = family.shared_arena_ids = ()
         del self.by_request[family.request_id]
 
-    def vacate(self, family: Family) -> int:
-        """Give back the pages of the living choices and the shared ones; returns how many. Slots stay."""
+    def vacate(self, family: Family) -> None:
+        """Give back the pages of the living choices and the shared ones. Slots stay."""
         assert not family.is_in_flight and not family.is_copying
-        num_pages = len(family.shared_ids)
         # From the end, so that they are taken in order when the family comes back: runs of pages copy faster.
         for seq in reversed(family.living):
-            num_pages += seq.table.release(self.pool)
+            seq.table.release(self.pool)
             seq.is_current = False
         self.pool.free(family.shared_ids)
         family.shared_ids = ()
-        return num_pages
 
     def write_slots(self, arena_ids: Iterable[int]) -> None:
         """The ranks are told to write into these slots: they must be told, too, when nobody wants them any more."""

@@ -33,7 +33,7 @@ GROUP = {
     "commands_given": 70,
     "commands_done": 70,
 }
-REST = {"requests": [], "groups": [GROUP], "queued_requests": 0, "queued_tokens": 0}
+REST = {"groups": [GROUP], "queued_requests": 0, "queued_tokens": 0}
 GAUGES = Gauges(
     books=(),
     arena_bytes=8192,
@@ -60,7 +60,6 @@ def test_a_server_at_rest_has_no_problem() -> None:
         ({"groups": [GROUP | {"shortfall": 2}]}, [], "g0: shortfall is 2"),
         ({"groups": [GROUP | {"commands_done": 69}]}, [], "g0: 69 of 70 commands done"),
         ({}, [{"id": "r", "state": "parked"}], "request r is parked"),
-        ({"requests": [{"request_id": "r", "state": "queued"}]}, [], "request r is queued"),
     ],
 )
 def test_whatever_is_not_at_rest_is_named(

@@ -3,8 +3,6 @@
 Traps 10 and 14 of the accounting: a budget is permission, not allocation; a replay is no prompt.
 """
 
-import logging
-
 import pytest
 
 from scheduler.messages import (
@@ -213,20 +211,3 @@ def test_what_comes_back_to_be_computed_again_needs_the_room_of_all_its_tokens(p
     rig.plan()
     assert len(rig.of(Restored)) == (pages == 11)
     assert len(rig.of(Deferred)) == (pages == 10)
-
-
-def test_a_park_writes_one_line_with_victim_mode_reason_and_the_pool_before_and_after(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    rig = Rig(arena=2, recompute=True, inflight=1)
-    for name in "ab":
-        rig.admit(name, prompt=6, max_tokens=9)
-    rig.turn()
-    with caplog.at_level(logging.INFO, "scheduler.engine"):
-        rig.park("a")
-        rig.park("b", ParkReason.EXPLICIT)
-        rig.settle()
-    assert [record.getMessage() for record in caplog.records] == [
-        "parked b by recompute because of explicit: 7 tokens, 2 pages; pages free: 12 before, 14 after, of 16",
-        "parked a by copy because of pressure: 7 tokens, 2 pages; pages free: 14 before, 16 after, of 16",
-    ]
