@@ -73,12 +73,13 @@ PARTS = {
         max_model_len=8192,
         sizes={"north": (1100, 2100), "east": (1000, 1800), "south": (1000, 1850), "west": (950, 1750)},
     ),
-    # A single chat stays below the model's own 8,192 positions.
+    # A single chat stays below the model's own 8,192 positions. Long prompts, as of chats that have gone on for a while:
+    # the pool is nearly full when the answers begin.
     "16k": PressurePart(
         name="16k",
         pool_tokens=16_384,
         max_model_len=8192,
-        sizes={"north": (3200, 2900), "east": (3000, 2550), "south": (3000, 2600), "west": (2900, 2500)},
+        sizes={"north": (4000, 1900), "east": (3900, 1650), "south": (3900, 1700), "west": (3800, 1600)},
     ),
 }
 
