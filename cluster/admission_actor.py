@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from cluster.actor_log import open_actor_log
+from cluster.actor_log import LogSpec, open_actor_log
 from cluster.admission_desk import AdmissionDesk
 from cluster.cluster_spec import TokenAddress
 from cluster.engine_port import EngineOrder, EnginePort, EngineWord
@@ -37,8 +37,8 @@ Refusal = AdmissionRefused | OrderRefused
 class AdmissionActor:
     """Called a handful of times a request, never for a step or a token."""
 
-    def __init__(self, policy: AdmissionPolicy) -> None:
-        open_actor_log()
+    def __init__(self, policy: AdmissionPolicy, log_spec: LogSpec | None = None) -> None:
+        open_actor_log(log_spec)
         self._desk = AdmissionDesk(policy, publish=MetricsPublisher(ADMISSION_INSTRUMENTS).publish)
         self._ticking: asyncio.Task[None] | None = None
 

@@ -7,6 +7,7 @@ nice 15), RAY_AUTH_MODE set alike in every process, and one logical CPU per rank
 import secrets
 from dataclasses import dataclass, field, replace
 
+from cluster.actor_log import LogSpec
 from scheduler.admission import AdmissionPolicy, GroupCapacity
 from scheduler.engine import EngineConfig
 from workers.spec import RankSpec
@@ -27,6 +28,7 @@ class GroupSpec:
     ready_timeout_s: float
     step_timeout_s: float
     page_bytes: int = 0
+    log: LogSpec = field(default_factory=LogSpec)
 
     @property
     def capacity(self) -> GroupCapacity:
@@ -71,6 +73,7 @@ class ClusterSpec:
     links: str = "unix"
     ready_timeout_s: float = 600.0
     step_timeout_s: float = 120.0
+    log: LogSpec = field(default_factory=LogSpec)
 
     def __post_init__(self) -> None:
         if self.num_groups < 1:
@@ -127,6 +130,7 @@ class ClusterSpec:
             ready_timeout_s=self.ready_timeout_s,
             step_timeout_s=self.step_timeout_s,
             page_bytes=self.page_bytes,
+            log=self.log,
         )
 
 

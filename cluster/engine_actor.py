@@ -28,7 +28,7 @@ class EngineActor:
     """Async; `max_concurrency` must leave room for the calls that stay pending (`ended`)."""
 
     def __init__(self, spec: GroupSpec) -> None:
-        open_actor_log()
+        open_actor_log(spec.log)
         self._spec = spec
         self._telling: asyncio.Task[None] | None = None
         self._host: EngineHost | None = None

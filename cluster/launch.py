@@ -105,7 +105,7 @@ def start_cluster(spec: ClusterSpec, on_progress: Progress = lambda _: None) -> 
             max_restarts=0,
             max_concurrency=_OPEN_CALLS,
         )
-        .remote(spec.policy)
+        .remote(spec.policy, spec.log)
     )
     engines = [_start_engine(spec, group, node) for group, node in zip(groups, nodes, strict=True)]
     handle = ClusterHandle(spec, admission, engines)

@@ -82,7 +82,7 @@ class RayExecutor:
             self._actors.append(ray.remote(RankActor).options(scheduling_strategy=where, **options).remote())
         for spec in await self._specs(group):
             address = LinkAddress(endpoint=endpoint, token=self._link.token, rank=spec.rank)
-            call = self._actors[spec.rank].serve.remote(spec, address)
+            call = self._actors[spec.rank].serve.remote(spec, address, group.log)
             self._watches.append(asyncio.create_task(self._watch(spec.rank, call), name=f"rank {spec.rank}"))
 
     async def _specs(self, group: GroupSpec) -> Sequence[RankSpec]:

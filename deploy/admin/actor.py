@@ -5,6 +5,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from cluster.actor_log import open_actor_log
 from cluster.admission_client import AdmissionClient
 from cluster.cluster_spec import namespace_of
 from deploy.admin.server import AdminServer, AdminSpec
@@ -18,6 +19,7 @@ class AdminActor:
 
     def __init__(self, spec: AdminSpec) -> None:
         """Raises ClusterNotFound and `BadToken`."""
+        open_actor_log(spec.log)
         self._server = AdminServer(spec, AdmissionClient(spec.cluster_id))
 
     async def start(self) -> str:

@@ -1,6 +1,6 @@
 """The admin interface on a port of its own: the service, health and reflection behind one gRPC server."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
@@ -8,6 +8,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
+from cluster.actor_log import LogSpec
 from deploy.admin.errors import CannotListen
 from deploy.admin.guard import TokenGuard
 from deploy.admin.servicer import AdminServicer, AdmissionLink
@@ -35,6 +36,7 @@ class AdminSpec:
     token_file: str
     tls_cert: str | None = None
     tls_key: str | None = None
+    log: LogSpec = field(default_factory=LogSpec)
 
 
 class AdminServer:

@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import FastAPI
 from ray import serve
 
+from cluster.actor_log import LogSpec, open_actor_log
 from cluster.admission_client import AdmissionClient
 from cluster.metrics import GatewayMetrics
 from cluster.token_link import TokenClient
@@ -40,6 +41,7 @@ class GatewaySpec:
     page_size: int = 1
     api_key_file: str | None = None
     limits: GatewayLimits = field(default_factory=GatewayLimits)
+    log: LogSpec = field(default_factory=LogSpec)
 
 
 class Gateway:
@@ -47,6 +49,7 @@ class Gateway:
 
     def __init__(self, spec: GatewaySpec) -> None:
         self._spec = spec
+        open_actor_log(spec.log)
 
     async def __serve_build_asgi_app__(self) -> FastAPI:
         """Serve calls it once, in the event loop that will run the requests."""

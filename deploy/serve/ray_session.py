@@ -47,15 +47,14 @@ def start_own_ray(session: Path, plan: ServerPlan, progress: Callable[[str], Non
 
 
 def _init_local(temp_dir: Path, plan: ServerPlan) -> None:
-    log_level = plan.log_level
-    with _quiet_node(log_to_driver=log_level == "debug"):
+    with _quiet_node():
         ray.init(
             address="local",
             num_cpus=plan.tensor_parallel_size,  # one logical CPU a rank; all other actors take none
             include_dashboard=False,
             object_store_memory=_OBJECT_STORE_BYTES,
-            log_to_driver=log_level == "debug",
-            logging_level=logging.getLevelName(log_level.upper()),
+            log_to_driver=False,
+            logging_level=logging.getLevelName(plan.log_level.upper()),
             namespace=NAMESPACE,
             _node_ip_address=_LOOPBACK,
             _temp_dir=str(temp_dir),
@@ -64,17 +63,18 @@ def _init_local(temp_dir: Path, plan: ServerPlan) -> None:
 
 
 @contextmanager
-def _quiet_node(*, log_to_driver: bool) -> Iterator[None]:
+def _quiet_node() -> Iterator[None]:
     """Settings of a node that `ray.init` does not pass on, though `ray start` does.
 
     Its agent listens on the fixed port 52365 otherwise: two Rays on one machine take it from each other, and the second
-    one waits for seconds. The autoscaler's monitor, and the log monitor unless it is wanted, are processes for nothing.
+    one waits for seconds. The autoscaler's monitor and the log monitor are processes for nothing: what our actors log
+    comes through a pipe.
     """
     whole = parameter.RayParams
     settings: dict[str, Any] = {
         "dashboard_agent_listen_port": 0,
         "no_monitor": True,
-        "include_log_monitor": log_to_driver,
+        "include_log_monitor": False,
     }
     parameter.RayParams = partial(whole, **settings)  # type: ignore[misc,assignment]
     try:
@@ -96,7 +96,7 @@ def join_ray(address: str, log_level: str) -> None:
     try:
         ray.init(
             address=address,
-            log_to_driver=log_level == "debug",
+            log_to_driver=False,
             logging_level=logging.getLevelName(log_level.upper()),
             namespace=NAMESPACE,
         )

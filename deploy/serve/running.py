@@ -17,6 +17,7 @@ import ray
 from ray import serve
 from ray.serve.config import HTTPOptions, ProxyLocation
 
+from cluster.actor_log import LogSpec, open_actor_log
 from cluster.cluster_spec import ClusterSpec
 from cluster.errors import ClusterError
 from cluster.launch import ClusterHandle, start_cluster
@@ -27,6 +28,7 @@ from deploy.gateway.deployment import GatewaySpec, gateway_application
 from deploy.serve.banner import url_of
 from deploy.serve.checks import free_port
 from deploy.serve.errors import ServerFailed
+from deploy.serve.log_reader import log_pipe
 from deploy.serve.plan import ServerPlan
 from deploy.serve.ray_session import join_ray, metrics_url, start_own_ray
 from scheduler.admission import AdmissionPolicy
@@ -59,6 +61,8 @@ class RunningServer:
         self._cluster: ClusterHandle | None = None
         self._admin: Any = None
         self._owns_ray = plan.ray_address is None
+        self._log = LogSpec(level=plan.log_level, pipe=str(log_pipe(session)))
+        open_actor_log(self._log)
 
     def start(self) -> tuple[str, str]:
         """Return when `/health` and the admin interface answer: HOST:PORT of that, and Ray's metrics page.
@@ -72,14 +76,15 @@ class RunningServer:
             join_ray(plan.ray_address, plan.log_level)
         self._progress("Ray is up")
         with ThreadPoolExecutor(1, thread_name_prefix="cluster") as thread:
-            starting = thread.submit(start_cluster, cluster_spec(plan), self._progress)
+            starting = thread.submit(start_cluster, cluster_spec(plan, self._log), self._progress)
             serve.start(proxy_location=ProxyLocation.HeadOnly, http_options=self._http_options())
             self._progress("Serve is up")
             self._cluster = starting.result()
         self._progress("the model is loaded")
-        self._admin = launch_admin(admin_spec(plan))
+        self._admin = launch_admin(admin_spec(plan, self._log))
         admin_address = self._admin.start.remote()
-        serve.run(gateway_application(gateway_spec(plan), graceful_shutdown_timeout_s=_DRAIN_S), name=_APPLICATION)
+        gateway = gateway_application(gateway_spec(plan, self._log), graceful_shutdown_timeout_s=_DRAIN_S)
+        serve.run(gateway, name=_APPLICATION)
         self._await_health()
         return ray.get(admin_address, timeout=_ADMIN_START_S), metrics_url()
 
@@ -160,7 +165,7 @@ class RunningServer:
         raise ServerFailed(f"the server did not answer within {_HEALTH_TIMEOUT_S:.0f} s: {last}")
 
 
-def cluster_spec(plan: ServerPlan) -> ClusterSpec:
+def cluster_spec(plan: ServerPlan, log: LogSpec) -> ClusterSpec:
     rank = RankSpec(
         model_dir=plan.model_dir,
         rank=0,
@@ -185,10 +190,11 @@ def cluster_spec(plan: ServerPlan) -> ClusterSpec:
         park=plan.park,
         recompute=plan.recompute,
         page_bytes=plan.page_bytes,
+        log=log,
     )
 
 
-def gateway_spec(plan: ServerPlan) -> GatewaySpec:
+def gateway_spec(plan: ServerPlan, log: LogSpec) -> GatewaySpec:
     return GatewaySpec(
         cluster_id=_CLUSTER,
         model_dir=plan.model_dir,
@@ -197,10 +203,11 @@ def gateway_spec(plan: ServerPlan) -> GatewaySpec:
         pool_tokens=plan.pool_tokens,
         page_size=plan.page_size,
         api_key_file=plan.api_key_file,
+        log=log,
     )
 
 
-def admin_spec(plan: ServerPlan) -> AdminSpec:
+def admin_spec(plan: ServerPlan, log: LogSpec) -> AdminSpec:
     """The supervisor has settled the token's file."""
     assert plan.admin.token_file is not None
     return AdminSpec(
@@ -210,4 +217,5 @@ def admin_spec(plan: ServerPlan) -> AdminSpec:
         token_file=plan.admin.token_file,
         tls_cert=plan.admin.tls_cert,
         tls_key=plan.admin.tls_key,
+        log=log,
     )

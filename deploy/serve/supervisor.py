@@ -30,6 +30,7 @@ from deploy.serve.cautions import available_shared_memory, cautions
 from deploy.serve.checks import check_admin, check_api_keys, check_port, check_weights
 from deploy.serve.descendants import adopt_orphans, end_descendants, wait_until_alone
 from deploy.serve.errors import ServerFailed
+from deploy.serve.log_reader import LogReader, log_pipe
 from deploy.serve.memory import available_memory, check_memory
 from deploy.serve.plan import ServerPlan, Sizes, make_plan
 from deploy.serve.reports import Failed, Progress, Ready, decode_report
@@ -109,6 +110,7 @@ class Supervisor:
         self._show = show
         self._debug = debug
         self._ready = False
+        self._log = LogReader(log_pipe(session))
 
     def run(self, environment: Environment) -> int:
         """Raises `ServerFailed` when the driver failed or died; then, too, nothing is left."""
@@ -124,6 +126,7 @@ class Supervisor:
         finally:
             announcement.withdraw()
             self._end(driver)
+            self._log.close()
         if failure is not None:
             raise ServerFailed(failure)
         self._show("Stopped")
@@ -159,8 +162,12 @@ class Supervisor:
         with selectors.DefaultSelector() as selector:
             selector.register(reports_fd, selectors.EVENT_READ)
             selector.register(self._stop.wakeup_fd, selectors.EVENT_READ)
+            selector.register(self._log.fd, selectors.EVENT_READ)
             while not self._stop.count:
-                if reports_fd not in {key.fd for key, _ in selector.select()}:
+                ready = {key.fd for key, _ in selector.select()}
+                for logged in self._log.take():
+                    self._show(logged)
+                if reports_fd not in ready:
                     continue
                 data = os.read(reports_fd, 1 << 16)
                 if not data:

@@ -31,7 +31,16 @@ def server(smollm2_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     (folder / "token").write_text("a-token-for-the-administrator\n")
     (folder / "token").chmod(0o600)
     shared_before = shared_memory()
-    options = ("--kv-pool-tokens", "416", "--host-ram", "64MiB", "--served-model-name", "smollm2")
+    options = (
+        "--kv-pool-tokens",
+        "416",
+        "--host-ram",
+        "64MiB",
+        "--served-model-name",
+        "smollm2",
+        "--log-level",
+        "info",
+    )
     admin = ("--api-key-file", str(keys), "--admin-token-file", str(folder / "token"))
     with parkade_serve(folder, smollm2_dir, *options, *admin) as running:
         yield running
@@ -144,6 +153,11 @@ async def test_the_command_line_steers_what_crosses_keys(server: ServerProcess) 
     await asyncio.to_thread(parkade, server, "undrain")
     await asyncio.to_thread(parkade, server, "unpark", "errand")
     assert text + await rest(pieces) == await rest(chat(server, ALICE, "alone"))
+    lines = [line for line in server.printed().splitlines() if "parked errand: " in line]
+    assert len(lines) == 1
+    assert re.search(
+        r" INFO cluster\.chronicle: parked errand: tier 0, \d+ tokens, \d+ pages, reason explicit, mode copy", lines[0]
+    )
 
 
 async def test_ids_that_nobody_chose_are_the_server_s_own_and_say_what_they_name(server: ServerProcess) -> None:
