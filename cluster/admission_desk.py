@@ -6,7 +6,7 @@ Plain asyncio; the actor round it adds Ray's calls and nothing else. `orders` is
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from cluster.admission_figures import AdmissionGauges
@@ -131,9 +131,14 @@ class AdmissionDesk:
         self._publish(self._gauges.read(self._core.status(self._now()), self._page_bytes))
 
     async def status(self) -> dict[str, Any]:
-        """A snapshot after each engine's loop has made a turn. Raises RuntimeError naming the engine that did not."""
+        """Sums after each engine's loop has made a turn; the rows of requests are `orders`' to tell.
+
+        Raises RuntimeError naming the engine that made none.
+        """
         await self._lines.probe()
-        return asdict(self._core.status(self._now()))
+        sums = asdict(replace(self._core.status(self._now()), requests=()))
+        del sums["requests"]
+        return sums
 
     async def flush(self) -> None:
         """Returns when every engine has taken the commands that were given."""

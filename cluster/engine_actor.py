@@ -61,7 +61,7 @@ class EngineActor:
         self._running().post(orders)
 
     async def probe(self) -> None:
-        """Returns after the ranks have answered a step."""
+        """Returns after the ranks have answered a step, or while they are long at one."""
         await self._running().probe()
 
     async def ended(self) -> str:

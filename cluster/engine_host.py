@@ -54,7 +54,10 @@ class EngineHost:
                 self._loop.post(order)
 
     async def probe(self) -> None:
-        """Returns after the ranks have answered a step. Raises ExecutorFailed."""
+        """Returns after the ranks have answered a step, or while they are long at one.
+
+        Raises ExecutorFailed and TimeoutError.
+        """
         await self._loop.probe()
 
     async def ended(self) -> str:

@@ -56,7 +56,10 @@ class EngineLines:
             return
 
     async def probe(self) -> None:
-        """After a turn of every engine's loop. Raises RuntimeError naming the engine that made none."""
+        """After a turn of every engine's loop. Raises RuntimeError naming the engine that made none.
+
+        An engine answers sooner than the bound here, whatever its ranks are at.
+        """
         await asyncio.gather(*(self._probe(group_id, port) for group_id, port in self._ports.items()))
 
     async def flush(self) -> None:

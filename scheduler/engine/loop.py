@@ -22,6 +22,7 @@ TokenSink = Callable[[Mapping[str, list[TokenEvent]]], None]
 EventSink = Callable[[EngineEvent], None]
 
 STOP_PATIENCE_S = 10.0
+PROBE_PATIENCE_S = 5.0
 
 
 class EngineLoop:
@@ -44,6 +45,7 @@ class EngineLoop:
         self._answers: deque[asyncio.Future[StepResult]] = deque()
         self._copies: deque[CopyResult] = deque()
         self._probes: list[asyncio.Future[None]] = []
+        self._empty_step: asyncio.Future[StepResult] | None = None
         self._stopping = False
         self._ended = asyncio.Event()
         self._started = False
@@ -100,14 +102,24 @@ class EngineLoop:
             self._ended.set()
         await self._executor.stop()
 
-    async def probe(self) -> None:
-        """Returns when the ranks have answered a step that was due after this call. Raises `ExecutorFailed`."""
+    async def probe(self, patience_s: float = PROBE_PATIENCE_S) -> None:
+        """Returns when the ranks have answered a step that was due after this call, an empty one if there is no work.
+
+        Or after `patience_s` while they are at a step with work in it: a long prompt may take longer than whoever asks
+        would wait, and how long is the executor's to bound. Raises TimeoutError if it is the empty step that they do
+        not answer, and `ExecutorFailed`.
+        """
         if self._ended.is_set():
             raise ExecutorFailed(self.failure or "the engine was stopped")
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._probes.append(answered)
         self._wake.set()
-        await answered
+        if not (await asyncio.wait([answered], timeout=patience_s))[0]:
+            self._probes.remove(answered)
+            if not self._answers or self._answers[0] is self._empty_step:
+                raise TimeoutError(f"the ranks did not answer an empty step within {patience_s:g} s")
+            return
+        answered.result()
 
     def _turn(self) -> None:
         """Take in what is answered, send what can be sent, then say what is to be said: ranks first."""
@@ -118,7 +130,7 @@ class EngineLoop:
         while (plan := self._core.plan_step(self._now())) is not None:
             self._submit(plan)
         if self._probes and not self._answers:
-            self._submit(self._core.plan_probe())
+            self._empty_step = self._submit(self._core.plan_probe())
         self._deliver()
 
     def _apply(self, result: StepResult) -> None:
@@ -128,10 +140,11 @@ class EngineLoop:
             if not probe.done():
                 probe.set_result(None)
 
-    def _submit(self, plan: StepPlan) -> None:
+    def _submit(self, plan: StepPlan) -> "asyncio.Future[StepResult]":
         answer = asyncio.ensure_future(self._executor.submit(plan))
         answer.add_done_callback(self._on_answer)
         self._answers.append(answer)
+        return answer
 
     def _on_answer(self, answer: "asyncio.Future[StepResult]") -> None:
         if not answer.cancelled():

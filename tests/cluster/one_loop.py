@@ -129,7 +129,7 @@ async def running(spec: GroupSpec) -> AsyncIterator[Cluster]:
 async def settle(cluster: Cluster) -> None:
     """Until admission has heard all: then nothing lives, and every page is free."""
     async with asyncio.timeout(10):
-        while (await cluster.desk.status())["requests"]:
+        while (await cluster.desk.status())["by_state"]:
             pass
     cluster.desk.check_integrity()
     cluster.host.check_integrity()

@@ -144,9 +144,13 @@ async def test_refusals_are_raised_and_counted_by_their_code() -> None:
     assert refusals == [("no_group",), ("never_fits",), ("queue_full",)]
 
 
-async def test_status_is_plain_data_with_a_row_a_request() -> None:
+async def test_status_is_plain_data_of_one_size_however_many_live() -> None:
     scene = Scene()
     await scene.resident("a", owner="k1")
     status = await scene.desk.status()
-    assert [(row["request_id"], row["owner"], row["state"]) for row in status["requests"]] == [("a", "k1", "resident")]
+    scene.desk.submit(submission("b"))
+    later = await scene.desk.status()
+    assert (status["by_state"], later["by_state"]) == ({"resident": 1}, {"resident": 2})
     assert status["draining"] is False
+    assert "requests" not in status
+    assert set(later) == set(status)

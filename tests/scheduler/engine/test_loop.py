@@ -111,6 +111,21 @@ async def test_a_probe_of_a_busy_engine_waits_for_a_step_and_adds_none(held: Sta
     assert all(plan.chunks for plan in held.executor.ranks.plans)
 
 
+async def test_ranks_that_are_long_at_work_are_well_and_those_that_do_not_answer_an_empty_step_are_not(
+    held: Stand,
+) -> None:
+    with pytest.raises(TimeoutError, match=r"did not answer an empty step within 0.001 s"):
+        await held.loop.probe(0.001)
+    held.loop.post(Admit(number=1, submission=submission("a", max_tokens=9)))
+    await held.until_due(2)
+    with pytest.raises(TimeoutError, match="empty step"):
+        await held.loop.probe(0.001)
+    held.executor.answer()
+    await held.until_due(2)
+    await held.loop.probe(0.001)
+    assert all(plan.chunks for plan in held.executor.ranks.plans[1:])
+
+
 async def test_lost_ranks_fail_every_request_with_the_reason_and_later_ones_too(held: Stand) -> None:
     for number, name in enumerate("ab", start=1):
         held.loop.post(Admit(number=number, submission=submission(name, max_tokens=9)))
