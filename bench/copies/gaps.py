@@ -1,8 +1,8 @@
 """Gaps between the tokens of streams that decode while a large sequence is copied out and in, again and again.
 
 Windows with and without copies take turns. In a window without, the large sequence lies parked: nothing but the copies
-differs. In a window with, only gaps in whose middle a copy was under way count: between two copies the large sequence
-computes a token, which is its own business.
+differs. In a window with, every gap counts during any part of which a copy was under way: a stall counts wherever the
+copy lies in it. Only between two copies the large sequence computes a token, which is its own business.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from typing import Protocol
 from bench.exactness.forced import has_tokens, park
 from bench.local_group import GATEWAY_ID, LocalGroup, Stream
 from bench.prompts import Prompt
+from bench.streams import StreamError
 from scheduler.messages import EngineEvent, Parked, Restored, Submission
 from scheduler.sampling import SamplingParams, StopRules
 
@@ -42,8 +43,9 @@ class CopyTimes:
         if isinstance(event, Parked | Restored) and event.copy_s > 0:
             self.spans.append((now - event.copy_s, now))
 
-    def covers(self, moment: float) -> bool:
-        return any(start <= moment < end for start, end in self.spans)
+    def overlap(self, start: float, end: float) -> bool:
+        """Whether a copy was under way at some moment in [start, end)."""
+        return any(copy_start < end and start < copy_end for copy_start, copy_end in self.spans)
 
 
 @dataclass(slots=True)
@@ -57,18 +59,18 @@ class GapSamples:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least `share` of all do not exceed."""
+    """The smallest value that at least `share` of all do not exceed. Raises `StreamError` where there is none."""
     if not values:
-        raise ValueError("a percentile needs at least one value")
+        raise StreamError("a percentile needs at least one value")
     ordered = sorted(values)
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
 
 
 def gaps_between(arrivals: Sequence[tuple[float, int]], start: float, end: float) -> Iterator[tuple[float, float]]:
-    """(middle, length) of each gap that lies within [start, end]."""
-    times = [at for at, _ in arrivals if start <= at <= end]
-    for earlier, later in pairwise(times):
-        yield (earlier + later) / 2, later - earlier
+    """(start, end) of each gap of which some part lies in [start, end]: one that is cut by an edge counts whole."""
+    for (earlier, _), (later, _) in pairwise(arrivals):
+        if earlier < end and start < later:
+            yield earlier, later
 
 
 class LargePrompts(Protocol):
@@ -85,6 +87,7 @@ class GapMeter:
         self._numbers = itertools.count(1)
 
     async def measure(self) -> GapSamples:
+        """Raises `StreamError` when a window has no gap to count."""
         samples = GapSamples()
         work = self._work
         large = self._submit(work.large_tokens)
@@ -112,12 +115,17 @@ class GapMeter:
         else:
             await asyncio.sleep(work.window_s)
         end = group.now()
+        # The gap in which the window ends has a length only once it has ended too.
+        await group.until(lambda: all(_is_past(stream, end) for stream in streams), TIMEOUT_S)
         for stream in streams:
             group.cancel(stream.request_id)
         for stream in streams:
             await stream.ended.wait()
         gaps = [gap for stream in streams for gap in gaps_between(stream.arrivals, start, end)]
-        return [length for middle, length in gaps if not copying or self._copies.covers(middle)]
+        counted = [later - earlier for earlier, later in gaps if not copying or self._copies.overlap(earlier, later)]
+        if not counted:
+            raise StreamError(f"a window of {work.window_s:g} s {'with' if copying else 'without'} copies had no gap")
+        return counted
 
     async def _move(self, large: Stream, until: float) -> None:
         """Back and out again until it is time; parked at the end."""
@@ -143,3 +151,8 @@ class GapMeter:
                 stop=StopRules(max_tokens=room, ignore_eos=True),
             )
         )
+
+
+def _is_past(stream: Stream, moment: float) -> bool:
+    """A token has come after it, or none will."""
+    return stream.ended.is_set() or stream.arrivals[-1][0] > moment
