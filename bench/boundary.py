@@ -91,6 +91,7 @@ def make_report(bench: BoundaryBench, alone: Race, together: Race) -> Report:
         report.add("tokens of a request", who, "tokens", spread(totals))
         report.add("wall time", who, "s", spread([race.wall_s]))
     report.add("parks", "at once", "parks", spread([float(together.parks)]))
+    report.add("recomputed", "at once", "parks", spread([float(together.recomputes)]))
     report.facts["errors"] = [run.error for race in (alone, together) for run in race.runs if run.error]
     report.bars += boundary_bars(bench, alone, together)
     return report
@@ -106,4 +107,5 @@ def boundary_bars(bench: BoundaryBench, alone: Race, together: Race) -> list[Bar
         Bar(name="requests whose text is that of their solo run", value=same, bound=alone.num_whole or NUM_REQUESTS),
         Bar(name="solo runs that ended in full", value=alone.num_whole, bound=NUM_REQUESTS),
         Bar(name="parks", value=together.parks, bound=1),
+        Bar(name="parks by recompute", value=together.recomputes, bound=0, at_most=True),
     ]

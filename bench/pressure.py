@@ -12,8 +12,6 @@ from bench.small_streams import SmallSamples, add_small, measure_small
 
 SMALL = "small"
 ALL_PARTS = (*PARTS, SMALL)
-# The ratio of the small part is a bar: it is a median over at least so many pairs.
-MIN_SMALL_ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,8 +73,8 @@ PARTS = {
         max_model_len=8192,
         sizes={"north": (1100, 2100), "east": (1000, 1800), "south": (1000, 1850), "west": (950, 1750)},
     ),
-    # A single chat stays below the model's own 8,192 positions. Long prompts, as of chats that have gone on for a while:
-    # the pool is nearly full when the answers begin.
+    # A single chat stays below the model's own 8,192 positions. Long prompts, as of chats that have gone on for long: the
+    # pool is nearly full when the answers begin.
     "16k": PressurePart(
         name="16k",
         pool_tokens=16_384,
@@ -149,7 +149,10 @@ def add_chats(report: Report, part: PressurePart, samples: PressureSamples) -> N
 
 
 def chat_bars(part: PressurePart, samples: PressureSamples) -> list[Bar]:
-    """All end in full, say the same, and the urgent one is never parked and ends first; and the pool did overflow."""
+    """All end in full, say the same, and the urgent one is never parked and ends first; and the pool did overflow.
+
+    Parking copied all that it parked, and the recompute-only arm recomputed.
+    """
     bars = []
     for arm in BARRED:
         races = samples.races[arm]
@@ -168,6 +171,9 @@ def chat_bars(part: PressurePart, samples: PressureSamples) -> list[Bar]:
             Bar(name=name + "rounds in which it ended first", value=first, bound=len(races)),
             Bar(name=name + "rounds with a park", value=sum(race.parks > 0 for race in races), bound=len(races)),
         ]
+    # Room for all is in the arena: who was parked there comes back by copy, or the arms would be one.
+    again = sum(race.recomputes for race in samples.races[PARKING])
+    bars.append(Bar(name=f"{part.name}, {PARKING}: parks by recompute", value=again, bound=0, at_most=True))
     every = [race for races in samples.races.values() for race in races]
     differing = len(texts_differing(every))
     bars.append(Bar(name=f"{part.name}: chats with more than one text", value=differing, bound=0, at_most=True))

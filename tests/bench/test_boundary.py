@@ -78,3 +78,10 @@ def test_each_fault_misses_its_own_bar(bench: BoundaryBench, spoil: Callable[[Ch
 def test_without_a_park_the_pool_was_no_boundary(bench: BoundaryBench) -> None:
     report = make_report(bench, race(bench, 0), race(bench, 0))
     assert [bar.name for bar in report.bars if not bar.held] == ["parks"]
+
+
+def test_a_park_that_dropped_its_pages_is_no_copy(bench: BoundaryBench) -> None:
+    together = race(bench, 2)
+    together.runs[3].recomputes = 1
+    report = make_report(bench, race(bench, 0), together)
+    assert [bar.name for bar in report.bars if not bar.held] == ["parks by recompute"]

@@ -100,6 +100,10 @@ def never_park(samples: PressureSamples) -> None:
     samples.races[PARKING] = [race(10.0)]
 
 
+def drop_what_is_parked(samples: PressureSamples) -> None:
+    samples.races[PARKING] = [race(12.5, parks=1, recomputes=1)]
+
+
 def never_recompute(samples: PressureSamples) -> None:
     samples.races[RECOMPUTE] = [race(10.0, parks=1)]
 
@@ -113,6 +117,7 @@ def never_recompute(samples: PressureSamples) -> None:
         (park_the_urgent, "8k, parking: parks of the chat of priority 10"),
         (overtake, "8k, recompute only: rounds in which it ended first"),
         (never_park, "8k, parking: rounds with a park"),
+        (drop_what_is_parked, "8k, parking: parks by recompute"),
         (never_recompute, "8k, recompute only: something was recomputed"),
     ],
 )
@@ -165,10 +170,11 @@ def record(ended: float, gap: float = 1.0) -> StreamRecord:
     return StreamRecord(started=0.0, arrivals=arrivals, prompt_tokens=64, completion_tokens=300)
 
 
-def small(tight_s: float, streams: int = NUM_STREAMS) -> SmallSamples:
+def small(tight_s: float, *, rounds: int = BENCH.small_rounds) -> SmallSamples:
     samples = SmallSamples()
-    samples.add(TIGHT, [record(tight_s, gap=3.0)] * streams)
-    samples.add(ROOM, [record(10.0)] * NUM_STREAMS)
+    for _ in range(rounds):
+        samples.add(TIGHT, [record(tight_s, gap=3.0)] * NUM_STREAMS)
+        samples.add(ROOM, [record(10.0)] * NUM_STREAMS)
     return samples
 
 
@@ -178,6 +184,19 @@ def test_the_small_streams_have_their_wall_time_bounded(tight_s: float, held: bo
     assert report.held is held
     silence = {row.who: row.value.median for row in report.rows if row.what.endswith("longest silence")}
     assert silence == {TIGHT: pytest.approx(tight_s - 4.0), ROOM: pytest.approx(8.0)}
+
+
+@pytest.mark.parametrize(("rounds", "missed"), [(5, []), (4, ["small: pairs"])])
+def test_a_ratio_of_few_pairs_says_nothing(rounds: int, missed: list[str]) -> None:
+    report = make_report(BENCH, {}, small(12.0, rounds=rounds))
+    assert [bar.name for bar in report.bars if not bar.held] == missed
+
+
+def test_a_stream_that_ended_short_is_missing() -> None:
+    samples = small(12.0)
+    samples.num_ended[TIGHT] -= 1
+    report = make_report(BENCH, {}, samples)
+    assert [bar.name for bar in report.bars if not bar.held] == ["small: streams that ended in full"]
 
 
 class TellingArm:
