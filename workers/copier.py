@@ -17,7 +17,8 @@ from functools import partial
 from typing import TypeAlias
 
 from scheduler.plan import CopyOutcome
-from workers.arena import Arena, NoHostMemory, WrongChecksum
+from workers.arena.arena import Arena
+from workers.arena.errors import NoHostMemory, WrongChecksum
 from workers.kv_shard import Int64, KvShard, Mark, PageRows
 
 _log = logging.getLogger(__name__)

@@ -15,7 +15,9 @@ import numpy as np
 import torch
 
 from scheduler.plan import Chunk, StepPlan
-from workers.arena import Arena, BudgetSpec, sweep_dead_segments
+from workers.arena.arena import Arena
+from workers.arena.budget import BudgetSpec
+from workers.arena.sweep import sweep_dead_segments
 from workers.collective.protocol import Collective
 from workers.copier import Copier, CopyDone
 from workers.copies_in_flight import CopiesInFlight

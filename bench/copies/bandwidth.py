@@ -19,7 +19,7 @@ import numpy as np
 
 from bench.streams import StreamError
 from scheduler.plan import CopyOutcome
-from workers.arena import Arena
+from workers.arena.arena import Arena
 from workers.copier import Copier, CopyDone
 from workers.kv_shard import Bytes, HostKvShard, Int64
 from workers.model.memory import RankBytes

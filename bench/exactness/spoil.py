@@ -8,7 +8,7 @@ import os
 import struct
 from pathlib import Path
 
-from workers.arena.segment import SEGMENT_PREFIX
+from workers.arena.names import SEGMENT_PREFIX
 from workers.arena.shared_file import SHM_FOLDER
 
 _HEAD = struct.Struct("<8sQQQ")

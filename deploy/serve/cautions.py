@@ -1,14 +1,14 @@
 """What a server starts with all the same, but whoever starts it should know. One line each."""
 
 import ipaddress
-import os
 from pathlib import Path
 
 from deploy.admin.token import may_be_read_by_others
 from deploy.config import format_bytes
 from deploy.serve.plan import ServerPlan, Sizes
+from workers.arena.shared_file import RESERVE_BYTES, SHM_FOLDER, spare_bytes
 
-_SHARED_MEMORY = Path("/dev/shm")
+_MIB = 1 << 20
 
 
 def cautions(plan: ServerPlan, sizes: Sizes, shared_memory_bytes: int) -> list[str]:
@@ -33,13 +33,12 @@ def cautions(plan: ServerPlan, sizes: Sizes, shared_memory_bytes: int) -> list[s
     return found
 
 
-def available_shared_memory(folder: Path = _SHARED_MEMORY) -> int:
-    """Bytes that this user may still put there; 0 where there is no such folder."""
+def available_shared_memory(folder: Path = SHM_FOLDER) -> int:
+    """Bytes that arenas may still take there; 0 where there is no such folder."""
     try:
-        found = os.statvfs(folder)
+        return spare_bytes(folder)
     except OSError:
         return 0
-    return found.f_bavail * found.f_frsize
 
 
 def is_loopback(host: str) -> bool:
@@ -52,8 +51,9 @@ def is_loopback(host: str) -> bool:
 
 def _small_shared_memory(plan: ServerPlan, sizes: Sizes, shared_memory_bytes: int) -> str:
     beyond = "parks beyond it are recomputed" if plan.recompute else "parks beyond it fail, and new requests get 429"
-    mib = (sizes.arena_bytes >> 20) + 64
+    mib = sizes.arena_bytes // _MIB + RESERVE_BYTES // _MIB + 64
     return (
-        f"/dev/shm has {format_bytes(shared_memory_bytes)} free, less than the {format_bytes(sizes.arena_bytes)} of "
-        f"--host-ram: {beyond}; enlarge it (`mount -o remount,size={mib}M /dev/shm`, in Docker `--shm-size {mib}m`)"
+        f"/dev/shm has {format_bytes(shared_memory_bytes)} to spare, less than the {format_bytes(sizes.arena_bytes)} "
+        f"of --host-ram: {beyond}; "
+        f"enlarge it (`mount -o remount,size={mib}M /dev/shm`, in Docker `--shm-size {mib}m`)"
     )

@@ -23,7 +23,8 @@ NAMESPACE = "parkade"
 
 # Ray replaces 127.0.0.1 by the address of the first network card; any other loopback address it keeps.
 _LOOPBACK = "127.0.0.2"
-# Nothing of size goes through Ray's object store: this is its smallest.
+# Nothing of size goes through Ray's object store: this is its smallest. It lies beside the session: in /dev/shm, which
+# parked pages may fill, its file would have no memory the moment that somebody writes there, and that is a SIGBUS.
 _OBJECT_STORE_BYTES = 80 << 20
 _PROBE_S = 5.0
 _SLOW_START = "timed out during startup"
@@ -58,6 +59,7 @@ def _init_local(temp_dir: Path, plan: ServerPlan) -> None:
             namespace=NAMESPACE,
             _node_ip_address=_LOOPBACK,
             _temp_dir=str(temp_dir),
+            _plasma_directory=str(temp_dir.parent),
             _metrics_export_port=plan.metrics_port,
         )
 

@@ -34,6 +34,7 @@ from deploy.serve.log_reader import LogReader, log_pipe
 from deploy.serve.memory import available_memory, check_memory
 from deploy.serve.plan import ServerPlan, Sizes, make_plan
 from deploy.serve.reports import Failed, Progress, Ready, decode_report
+from workers.arena.sweep import sweep_dead_segments
 
 STOP_GRACE_S = 20.0
 KILL_GRACE_S = 3.0
@@ -49,6 +50,9 @@ def serve(config: ServeConfig, model_dir: Path, environment: Environment, *, sho
     check_port(plan.host, plan.port)
     check_admin(plan.admin)
     check_api_keys(plan.api_key_file)
+    if plan.metrics_port is not None:
+        check_port("0.0.0.0", plan.metrics_port, "--metrics-port")  # Ray's agent listens on every interface
+    sweep_dead_segments()  # before memory is counted: what a crash has left is not taken
     if plan.device == "cpu":
         check_memory(plan, sizes, available_memory())
     for caution in cautions(plan, sizes, available_shared_memory()):
@@ -57,7 +61,10 @@ def serve(config: ServeConfig, model_dir: Path, environment: Environment, *, sho
     with _session_dir(environment, keep=debug) as session, StopSignals() as stop:
         adopt_orphans()
         supervisor = Supervisor(_with_token(plan, session), sizes, session, stop, show, debug=debug)
-        return supervisor.run(environment)
+        try:
+            return supervisor.run(environment)
+        finally:
+            sweep_dead_segments()  # of ranks that had to be killed
 
 
 def _with_token(plan: ServerPlan, session: Path) -> ServerPlan:

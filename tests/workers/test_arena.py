@@ -6,11 +6,14 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from workers.arena import Arena, ArenaError, NoHostMemory, SegmentTaken, WrongChecksum
+from workers.arena.arena import Arena
+from workers.arena.errors import ArenaError, NoHostMemory, SegmentTaken, WrongChecksum
+from workers.arena.shared_file import RESERVE_BYTES, spare_bytes
 from workers.errors import DoesNotFit
 from workers.kv_shard import Bytes, Int64
 
@@ -137,6 +140,24 @@ def test_when_the_system_has_no_memory_nothing_is_taken(folder: Path, monkeypatc
         arena.reserve(ids(0, 2, 6))
     assert (taken(arena), arena.num_in_use, arena.num_warm) == (SLOT, 1, 0)
     arena.close()
+
+
+def test_the_last_of_a_shared_folder_is_left_to_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of theirs that have no memory yet would get a SIGBUS: so nothing is tried that might take the last."""
+    arena = Arena(8, PAGE, folder=folder)
+    size = SimpleNamespace(f_frsize=SLOT, f_blocks=32, f_bavail=4)  # a sixteenth, two slots, stays
+    monkeypatch.setattr(os, "statvfs", lambda _: size)
+    monkeypatch.setattr(os, "posix_fallocate", pytest.fail)
+    with pytest.raises(NoHostMemory, match=rf"{3 * SLOT} bytes for parked pages are more than the {2 * SLOT} that"):
+        arena.reserve(ids(0, 1, 2))
+    monkeypatch.undo()
+    arena.reserve(ids(0, 1, 2))
+    arena.close()
+
+
+def test_what_is_reserved_of_a_large_folder_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_frsize=1 << 20, f_blocks=1 << 20, f_bavail=200))
+    assert spare_bytes(folder) == (200 << 20) - RESERVE_BYTES
 
 
 def test_memory_kept_warm_is_given_up_when_the_system_has_no_other(

@@ -13,7 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from workers.arena import Arena, ArenaError, BudgetSpec, NoHostMemory, sweep_dead_segments
+from workers.arena.arena import Arena
+from workers.arena.budget import BudgetSpec
+from workers.arena.errors import ArenaError, NoHostMemory
+from workers.arena.sweep import sweep_dead_segments
 from workers.kv_shard import Int64
 
 PAGE = 4096
@@ -22,7 +25,8 @@ OWNER = """
 import sys
 from pathlib import Path
 import numpy as np
-from workers.arena import Arena, BudgetSpec
+from workers.arena.arena import Arena
+from workers.arena.budget import BudgetSpec
 arena = Arena(8, 4096, "dead", BudgetSpec(name="node", num_bytes=40960), Path(sys.argv[1]))
 arena.reserve(np.arange(8))
 alone = Arena(8, 4096, "alone", BudgetSpec(name="lonely", num_bytes=40960), Path(sys.argv[1]))

@@ -13,7 +13,9 @@ import pytest
 
 import workers.copier as copier_module
 from scheduler.plan import CopyOutcome
-from workers.arena import Arena, BudgetSpec, WrongChecksum
+from workers.arena.arena import Arena
+from workers.arena.budget import BudgetSpec
+from workers.arena.errors import WrongChecksum
 from workers.copier import Copier, CopyDone
 from workers.kv_shard import Bytes, HostKvShard, Int64, Mark, PageRows
 

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from workers.arena.budget import NO_BUDGET, PATIENCE_S, BudgetSpec, NodeBudget
 from workers.arena.errors import ArenaError, NoHostMemory, WrongChecksum
-from workers.arena.segment import SEGMENT_PREFIX, Segment
+from workers.arena.names import SEGMENT_PREFIX
+from workers.arena.segment import Segment
 from workers.arena.shared_file import SHM_FOLDER
 from workers.kernels.copy import checksum_pages, copy_pages, map_pages
 from workers.kv_shard import Bytes, Int64

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workers.arena.errors import ArenaError, NoHostMemory
+from workers.arena.names import BUDGET_PREFIX
 from workers.arena.shared_file import is_at, locked, open_own, remove_if_dead
 
-BUDGET_PREFIX = "parkade-budget-"
 PATIENCE_S = 0.5
 _POLL_S = 0.01
 _ASKED_NS = 100_000_000  # how long a question stands; it is repeated until it is answered

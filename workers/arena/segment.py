@@ -19,12 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from workers.arena.errors import NoHostMemory, SegmentTaken
-from workers.arena.shared_file import create_locked, punch
+from workers.arena.shared_file import create_locked, punch, spare_bytes
 from workers.errors import DoesNotFit
 from workers.kernels.copy import CHECKSUM
 from workers.kv_shard import Bytes
 
-SEGMENT_PREFIX = "parkade-arena-"
 _MAGIC = b"PKARENA1"
 _HEADER = struct.Struct("<8sQQQ8s")
 _TABLE_OFFSET = 4096
@@ -60,6 +59,12 @@ class Segment:
 
     def allocate(self, slots: list[int]) -> None:
         """Memory for these slots. All or, with `NoHostMemory`, none."""
+        num_bytes = len(slots) * self.slot_bytes
+        spare = spare_bytes(self.path.parent)
+        if num_bytes > spare:  # asked before, for taking what there is and giving it back starves others meanwhile
+            raise NoHostMemory(
+                f"{num_bytes} bytes for parked pages are more than the {spare} that {self.path.parent} can spare"
+            )
         try:
             for first, count in _runs(slots):
                 os.posix_fallocate(self.fd, self._offset(first), count * self.slot_bytes)

@@ -13,6 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SHM_FOLDER = Path("/dev/shm")
+# Others have files there that got their memory promised but not given, such as Ray's object store: where nothing is
+# left, touching them is a SIGBUS. So much is left alone, of a small folder a share of it.
+RESERVE_BYTES = 128 << 20
+_RESERVED_SHARE = 16
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 _libc = ctypes.CDLL(None, use_errno=True)  # calls through it leave the GIL, those of Python's mmap do not
 _libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
@@ -73,6 +77,13 @@ def remove_if_dead(path: Path) -> bool:
         return False
     finally:
         os.close(fd)
+
+
+def spare_bytes(folder: Path) -> int:
+    """What arenas may still take of the file system that `folder` lies on. Raises OSError."""
+    found = os.statvfs(folder)
+    reserve = min(RESERVE_BYTES, found.f_blocks * found.f_frsize // _RESERVED_SHARE)
+    return max(0, found.f_bavail * found.f_frsize - reserve)
 
 
 def punch(fd: int, offset: int, num_bytes: int) -> None:

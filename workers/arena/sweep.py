@@ -1,10 +1,13 @@
-"""What a crash leaves in shared memory is removed at the next start: this is called before a rank makes its own."""
+"""What a crash leaves in shared memory is removed at the next start, before memory is counted and a rank makes its own.
+
+Light: who calls it needs no kernels.
+"""
 
 import logging
 from pathlib import Path
 
-from workers.arena.budget import BUDGET_PREFIX, remove_dead_budget
-from workers.arena.segment import SEGMENT_PREFIX
+from workers.arena.budget import remove_dead_budget
+from workers.arena.names import BUDGET_PREFIX, SEGMENT_PREFIX
 from workers.arena.shared_file import SHM_FOLDER, remove_if_dead
 
 _log = logging.getLogger(__name__)

@@ -12,6 +12,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from scheduler.plan import CopyResult, StepPlan, StepResult
+from workers.arena.sweep import sweep_dead_segments
 from workers.executors.rank_process import run_rank
 from workers.executors.rank_specs import check_group
 from workers.link import LinkAddress, PlanLink
@@ -122,6 +123,4 @@ def _end_all(processes: Sequence[BaseProcess], shm_path: str) -> None:
     if shm_path:  # there only when rank 0 was killed before all had mapped it
         Path(shm_path).unlink(missing_ok=True)
     if not orderly:  # a rank that was killed could not remove its arena
-        from workers.arena import sweep_dead_segments  # noqa: PLC0415  # numba: seconds, and the engine has no use for it
-
         sweep_dead_segments()

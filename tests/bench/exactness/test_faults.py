@@ -8,7 +8,8 @@ import pytest
 from bench.exactness.faults import Faults
 from bench.exactness.spoil import arena_path, flip_bit
 from scheduler.plan import CopyIn, CopyOut, CopyOutcome, CopyResult
-from workers.arena import Arena, WrongChecksum
+from workers.arena.arena import Arena
+from workers.arena.errors import WrongChecksum
 
 OUT = CopyOut(copy_id=0, page_ids=(1, 2), arena_ids=(5, 6))
 IN = CopyIn(copy_id=0, arena_ids=(5, 6), page_ids=(1, 2))

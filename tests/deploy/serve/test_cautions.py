@@ -52,9 +52,9 @@ def test_secrets_that_others_may_read_are_named(model_dir: Path, secret: Path) -
 def test_shared_memory_smaller_than_host_ram_is_told_with_the_way_to_more(model_dir: Path) -> None:
     (line,) = cautions_of(model_dir, 64 << 20, host_ram="1.5GiB")
     assert line.startswith(
-        "/dev/shm has 64 MiB free, less than the 1.5 GiB of --host-ram: parks beyond it are recomputed;"
+        "/dev/shm has 64 MiB to spare, less than the 1.5 GiB of --host-ram: parks beyond it are recomputed;"
     )
-    assert "`mount -o remount,size=1600M /dev/shm`, in Docker `--shm-size 1600m`" in line
+    assert "`mount -o remount,size=1728M /dev/shm`, in Docker `--shm-size 1728m`" in line
     (line,) = cautions_of(model_dir, 64 << 20, host_ram="1.5GiB", recompute=False)
     assert "parks beyond it fail, and new requests get 429" in line
     assert cautions_of(model_dir, 0, host_ram=0) == []

@@ -18,7 +18,7 @@ from tests.workers.collective.groups import RankProcess
 from tests.workers.executors.plans import plans, stages
 from tests.workers.executors.running import ranks_alive, run_stages, running, shared_memory, spec_of
 from tests.workers.executors.targets import start_and_hang
-from workers.arena import sweep_dead_segments
+from workers.arena.sweep import sweep_dead_segments
 from workers.collective.single import SingleCollective
 from workers.executors import LocalExecutor, ProcessExecutor, new_collective_spec, specs_of_group
 from workers.rank import Rank
