@@ -73,8 +73,8 @@ PARTS = {
         max_model_len=8192,
         sizes={"north": (1100, 2100), "east": (1000, 1800), "south": (1000, 1850), "west": (950, 1750)},
     ),
-    # A single chat stays below the model's own 8,192 positions. Long prompts, as of chats that have gone on for long: the
-    # pool is nearly full when the answers begin.
+    # A single chat stays below the model's own 8,192 positions. Long prompts, as of chats that have gone on for a
+    # while: the pool is nearly full when the answers begin.
     "16k": PressurePart(
         name="16k",
         pool_tokens=16_384,

@@ -156,7 +156,10 @@ def order(
     seeds: Annotated[int, typer.Option(min=1, help="Sets of chats.")] = 60,
     processes: Annotated[int, typer.Option(min=1, max=64, help="Simulations at once.")] = 2,
 ) -> None:
-    """Simulated: the longest wait and the makespan of eight chats, by how strictly the parked come back in line."""
+    """Simulated: the longest wait and the makespan, by how strictly the parked come back in line.
+
+    Of eight uneven chats, and of a big one that a stream of small ones could pass for ever.
+    """
     from bench.order.command import OrderBench, run_order_bench  # noqa: PLC0415
 
     with one_line_errors():

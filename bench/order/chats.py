@@ -11,11 +11,15 @@ OVERFLOW = 1.6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimChat:
-    """Tokens, and when it comes, in seconds."""
+    """Tokens, and when it comes, in seconds.
+
+    `back_at`: it is held by an order from its first token on, until then; 0 for never held.
+    """
 
     prompt_tokens: int
     answer_tokens: int
     at: float
+    back_at: float = 0.0
 
     @property
     def num_tokens(self) -> int:

@@ -2,6 +2,7 @@
 
 Our line lets one that does not fit be passed eight times; first-fit lets it be passed for ever; a strict line never.
 Bare first-fit, told beside them, does without what else keeps waits short: neither parks nor age lift anybody.
+Eight uneven chats seldom pass anybody so often: the limit is shown by a big chat that more than eight small ones pass.
 Simulated: admission and engine are the real ones, ranks take time by a cost model. The same chats for all lines.
 """
 
@@ -13,9 +14,10 @@ from pathlib import Path
 from rich.console import Console
 
 from bench.bars import Bar
-from bench.order.chats import KINDS, NUM_CHATS, draw_chats
+from bench.order.chats import KINDS, SimChat, draw_chats
 from bench.order.model_ranks import CostModel
 from bench.order.simulate import SimResult, simulate
+from bench.order.starved import STARVED, draw_starved
 from bench.report import Report, exit_code
 from bench.spread import Spread, paired_ratio, spread
 from scheduler.admission import AdmissionPolicy
@@ -37,7 +39,7 @@ WAIT_RATIO, MAKESPAN_RATIO = 1.0, 1.05
 class OrderBench:
     pool_tokens: int = 8192
     seeds: int = 60
-    kinds: tuple[str, ...] = tuple(KINDS)
+    kinds: tuple[str, ...] = (*KINDS, STARVED)
     processes: int = 2
     costs: CostModel = field(default_factory=CostModel)
 
@@ -69,13 +71,17 @@ def run_seeds(bench: OrderBench, kind: str) -> Results:
 
 def run_seed(bench: OrderBench, kind: str, seed: int) -> dict[str, SimResult]:
     """The same chats with each line."""
-    chats = draw_chats(kind, seed, bench.pool_tokens)
+    chats = chats_of(kind, seed, bench.pool_tokens)
     return {line: simulate(chats, bench.pool_tokens, policy, bench.costs) for line, policy in LINES.items()}
+
+
+def chats_of(kind: str, seed: int, pool_tokens: int) -> list[SimChat]:
+    return draw_starved(seed, pool_tokens) if kind == STARVED else draw_chats(kind, seed, pool_tokens)
 
 
 def make_report(bench: OrderBench, results: Mapping[str, Results]) -> Report:
     settings: dict[str, object] = {
-        "chats": NUM_CHATS,
+        "chats": {kind: len(chats_of(kind, 0, bench.pool_tokens)) for kind in results},
         "pool_tokens": bench.pool_tokens,
         "seeds": bench.seeds,
         "lines": {line: asdict(policy) for line, policy in LINES.items()},
@@ -87,9 +93,10 @@ def make_report(bench: OrderBench, results: Mapping[str, Results]) -> Report:
         _add(report, kind, by_line, "makespan", lambda result: result.makespan_s)
         for line, runs in by_line.items():
             report.add(f"{kind}: parks", line, "parks", spread([float(run.parks) for run in runs]))
-        pairs = zip(by_line[OURS], by_line[FIRST_FIT], strict=True)
-        report.facts[f"{kind}: seeds in which our line ever held anybody back"] = sum(a != b for a, b in pairs)
+        report.facts[f"{kind}: seeds in which our line ever held anybody back"] = len(_held_back(by_line))
         report.bars += order_bars(kind, by_line)
+        if kind == STARVED:
+            report.bars += starved_bars(by_line)
     return report
 
 
@@ -109,9 +116,26 @@ def order_bars(kind: str, by_line: Results) -> list[Bar]:
     runs: Sequence[SimResult] = [run for line in by_line.values() for run in line]
     wait = _ratio(by_line, OURS, FIRST_FIT, lambda run: run.longest_wait_s).median
     makespans = [_ratio(by_line, OURS, other, lambda run: run.makespan_s).median for other in OTHERS]
-    whole = sum(run.num_whole for run in runs)
+    whole, asked = sum(run.num_whole for run in runs), sum(run.num_chats for run in runs)
     return [
-        Bar(name=f"{kind}: chats that ended in full", value=whole, bound=NUM_CHATS * len(runs)),
+        Bar(name=f"{kind}: chats that ended in full", value=whole, bound=asked),
         Bar(name=f"{kind}: longest wait over first-fit's", value=wait, bound=WAIT_RATIO, at_most=True),
         Bar(name=f"{kind}: makespan over the best", value=max(makespans), bound=MAKESPAN_RATIO, at_most=True),
     ]
+
+
+def starved_bars(by_line: Results) -> list[Bar]:
+    """The limit does decide, and never for the worse: without it, or with a line that ignores it, ours is first-fit."""
+    decided = _held_back(by_line)
+    bars = [Bar(name=f"{STARVED}: seeds in which the limit of passes decided", value=len(decided), bound=1)]
+    if decided:
+        worst = max(ours.longest_wait_s / first_fit.longest_wait_s for ours, first_fit in decided)
+        name = f"{STARVED}: longest wait over first-fit's where it decided, worst"
+        bars.append(Bar(name=name, value=worst, bound=WAIT_RATIO, at_most=True))
+    return bars
+
+
+def _held_back(by_line: Results) -> list[tuple[SimResult, SimResult]]:
+    """Our run and first-fit's of each seed in which they are not the same."""
+    pairs = zip(by_line[OURS], by_line[FIRST_FIT], strict=True)
+    return [(ours, first_fit) for ours, first_fit in pairs if ours != first_fit]

@@ -78,6 +78,9 @@ def test_a_wait_is_from_park_to_resume_or_from_the_start_to_the_first_token() ->
     assert longest_wait(stream) == 3.0
     stream.notices = [(5.0, Notice.PARKED), (12.0, Notice.RESUMED), (13.0, Notice.PARKED), (14.0, Notice.RESUMED)]
     assert longest_wait(stream) == 7.0
+    # Held until 10.5: only from then on did it wait for anybody.
+    assert longest_wait(stream, 10.5) == 3.0
+    assert longest_wait(stream, 8.5) == 3.5
 
 
 def test_all_lines_get_the_same_chats_and_a_report_of_a_small_run_is_whole() -> None:
@@ -90,7 +93,7 @@ def test_all_lines_get_the_same_chats_and_a_report_of_a_small_run_is_whole() -> 
 
 
 def result(wait: float, makespan: float, whole: int = NUM_CHATS) -> SimResult:
-    return SimResult(makespan_s=makespan, longest_wait_s=wait, parks=1, num_whole=whole)
+    return SimResult(makespan_s=makespan, longest_wait_s=wait, parks=1, num_chats=NUM_CHATS, num_whole=whole)
 
 
 @pytest.mark.parametrize(
