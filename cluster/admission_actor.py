@@ -13,8 +13,8 @@ from cluster.actor_log import LogSpec, open_actor_log
 from cluster.admission_desk import AdmissionDesk
 from cluster.cluster_spec import TokenAddress
 from cluster.engine_port import EngineOrder, EnginePort, EngineWord
-from cluster.instruments import ADMISSION_INSTRUMENTS
-from cluster.metrics import MetricsPublisher
+from cluster.instruments import ADMISSION_INSTRUMENTS, TASKS
+from cluster.metrics import MetricsPublisher, tasks_reading
 from cluster.watch import WatchBatch
 from scheduler.admission import (
     AdmissionPolicy,
@@ -39,7 +39,8 @@ class AdmissionActor:
 
     def __init__(self, policy: AdmissionPolicy, log_spec: LogSpec | None = None) -> None:
         open_actor_log(log_spec)
-        self._desk = AdmissionDesk(policy, publish=MetricsPublisher(ADMISSION_INSTRUMENTS).publish)
+        self._publisher = MetricsPublisher((*ADMISSION_INSTRUMENTS, TASKS))
+        self._desk = AdmissionDesk(policy, publish=self._publisher.publish)
         self._ticking: asyncio.Task[None] | None = None
 
     # ---- engines
@@ -119,6 +120,7 @@ class AdmissionActor:
             try:
                 self._desk.tick()
                 self._desk.tell_gauges()
+                self._publisher.publish([tasks_reading("admission")])
             except Exception:  # a fault of ours: without its clock admission would be worse off still
                 log.exception("a tick of admission failed")
 

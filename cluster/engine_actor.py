@@ -12,8 +12,8 @@ from cluster.cluster_spec import GroupSpec, TokenAddress
 from cluster.engine_host import EngineHost
 from cluster.engine_port import EngineOrder, EngineWord
 from cluster.errors import ClusterFailed
-from cluster.instruments import ENGINE_INSTRUMENTS
-from cluster.metrics import MetricsPublisher
+from cluster.instruments import ENGINE_INSTRUMENTS, TASKS
+from cluster.metrics import MetricsPublisher, tasks_reading
 from cluster.placement import this_node_ip
 from cluster.ray_errors import ray_error_text
 from cluster.ray_executor import RayExecutor
@@ -77,10 +77,10 @@ class EngineActor:
             await host.stop()
 
     async def _tell_figures(self, host: EngineHost) -> None:
-        publisher = MetricsPublisher(ENGINE_INSTRUMENTS)
+        publisher = MetricsPublisher((*ENGINE_INSTRUMENTS, TASKS))
         while True:
             await asyncio.sleep(_TELL_S)
-            readings = host.figures.take()
+            readings = [tasks_reading(f"engine {self._spec.group_id}"), *host.figures.take()]
             for first in range(0, len(readings), _READINGS_AT_ONCE):
                 publisher.publish(readings[first : first + _READINGS_AT_ONCE])
                 await asyncio.sleep(0)

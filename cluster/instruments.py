@@ -113,7 +113,16 @@ ENGINE_INSTRUMENTS = (
     ),
 )
 
+# Every process tells its own; the actors of admission and of engines tell it beside what stands above.
+TASKS = Instrument(
+    Kind.GAUGE,
+    "parkade_tasks",
+    ("process",),
+    "Live asyncio tasks, counted once a second. process: gateway, admission, engine GROUP. Idle, it stays where it is.",
+)
+
 GATEWAY_INSTRUMENTS = (
+    TASKS,
     Instrument(
         Kind.HISTOGRAM,
         "parkade_time_to_first_token_seconds",

@@ -1,6 +1,7 @@
 """Readings into Ray's metrics, which stand in Ray's own Prometheus endpoint and dashboard. A few microseconds each;
 nobody calls it for a token or a step as it runs."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from cluster.instruments import GATEWAY_INSTRUMENTS, Instrument, Kind
 from cluster.readings import Reading, tier_label
 
 log = logging.getLogger(__name__)
+
+_TELL_S = 1.0
 
 
 class MetricsPublisher:
@@ -30,15 +33,26 @@ class MetricsPublisher:
                 log.exception("the metrics did not take %s", reading)
 
 
+def tasks_reading(process: str) -> Reading:
+    """The live tasks of the event loop that runs now, the caller's own included."""
+    return Reading("parkade_tasks", len(asyncio.all_tasks()), (process,))
+
+
 class GatewayMetrics:
-    """What only a gateway sees."""
+    """What only a gateway sees. Made in the event loop whose tasks it counts, for as long as that runs."""
 
     def __init__(self) -> None:
         self._publisher = MetricsPublisher(GATEWAY_INSTRUMENTS)
+        self._counting = asyncio.create_task(self._tell_tasks(), name="gateway figures")
 
     def first_token(self, priority: int, seconds: float) -> None:
         """Once a request: from its arrival at the gateway to its first token."""
         self._publisher.publish([Reading("parkade_time_to_first_token_seconds", seconds, (tier_label(priority),))])
+
+    async def _tell_tasks(self) -> None:
+        while True:
+            self._publisher.publish([tasks_reading("gateway")])
+            await asyncio.sleep(_TELL_S)
 
 
 @dataclass(frozen=True, slots=True)
