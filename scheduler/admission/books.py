@@ -70,7 +70,8 @@ class Books:
             if self.shelf.pop(record.request_id, None) is None:
                 self.queue.remove(record)
         elif ledger := self.ledgers.get(record.group_id):
-            ledger.seated.pop(record.request_id, None)
+            if record.request_id in ledger.seated:
+                ledger.unseat(record)
             ledger.parked.pop(record.request_id, None)
             ledger.failed_parks.pop(record.request_id, None)
             if ledger.survivor_id == record.request_id:
@@ -121,7 +122,7 @@ class Books:
 
     def has_parked(self, record: RequestRecord, ledger: GroupLedger, event: Parked, now: float) -> None:
         """Seat -> parked."""
-        del ledger.seated[record.request_id]
+        ledger.unseat(record)
         ledger.parked[record.request_id] = record
         record.state = RequestState.PARKED
         record.is_fresh = False

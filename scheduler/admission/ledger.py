@@ -29,6 +29,7 @@ class Room:
 class GroupLedger:
     """The books of one group. Every record with its `group_id` is in exactly one of `seated` and `parked`.
 
+    `survivor_id`: whom pressure and displacement leave alone until the shortage is over.
     `exhausted`: pages were short, nobody could be parked, and since then nothing has ended or come free.
     """
 
@@ -91,6 +92,23 @@ class GroupLedger:
                 record.num_tokens = resident.num_tokens
                 record.known_pages = resident.pages_to_hold
                 record.seats = resident.seats
+        if self._is_relieved():
+            self.survivor_id = None
+
+    def unseat(self, record: RequestRecord) -> None:
+        """It has left its seat, and with it what the reported shortfall counted for it: its margin, too."""
+        del self.seated[record.request_id]
+        counted = record.placed_by <= self._reported_at and not 0 < record.left_by <= self._reported_at
+        if counted:
+            self._shortfall -= self.relief(record)
+            self._free_at_report += self.held(record)
+
+    def _is_relieved(self) -> bool:
+        """The shortage is over: nothing is short and nobody has still to leave for it, or only one stays, who has the
+        whole pool."""
+        if any(self.leaving()):
+            return False
+        return self.shortfall == 0 or sum(1 for _ in self.staying()) < 2
 
     def take_shortfall(self, shortfall: int) -> None:
         """Note the pressure reported with the load just taken.

@@ -8,6 +8,7 @@ is met in at most as many rounds as there are residents, and each round takes a 
 
 from scheduler.admission.books import Addressed, Books
 from scheduler.admission.ledger import GroupLedger
+from scheduler.admission.policy import AdmissionPolicy
 from scheduler.admission.request_record import RequestState
 from scheduler.admission.victim import choose_survivor, victims_for_shortfall
 from scheduler.messages import ParkReason
@@ -18,15 +19,23 @@ def relieve(books: Books, ledger: GroupLedger, now: float) -> list[Addressed]:
     if ledger.shortfall == 0:
         ledger.note_relief()
         return []
-    residents = [
-        record for record in ledger.staying() if record.state is RequestState.RESIDENT and ledger.is_carried_out(record)
-    ]
-    if ledger.survivor_id is None and len(residents) > 1:
-        survivor = choose_survivor(residents, books.policy)
-        ledger.survivor_id = None if survivor is None else survivor.request_id
+    _mark_survivor(ledger, books.policy)
     victims = victims_for_shortfall(ledger, books.policy, now)
     if victims:
         ledger.note_relief()
     else:
         ledger.note_no_relief()
     return [books.park(victim, ledger, ParkReason.PRESSURE) for victim in victims]
+
+
+def _mark_survivor(ledger: GroupLedger, policy: AdmissionPolicy) -> None:
+    """Whoever is marked keeps the mark, but not against one of a higher tier, who would be parked in its stead."""
+    residents = [
+        record for record in ledger.staying() if record.state is RequestState.RESIDENT and ledger.is_carried_out(record)
+    ]
+    best = choose_survivor(residents, policy)
+    if best is None or len(residents) < 2:
+        return
+    marked = next((record for record in residents if record.request_id == ledger.survivor_id), None)
+    if marked is None or best.effective_priority(policy) > marked.effective_priority(policy):
+        ledger.survivor_id = best.request_id

@@ -1,9 +1,11 @@
 """Who is parked, and who never is.
 
 Victims: the lowest tier first; within a tier the newest first, and the longest last, so that it goes only when it is
-the tier's only candidate. The survivor is the best resident (tier, then length, then age): it runs to completion, and
-that is what makes every episode of pressure end. A victim of few pages frees little: victims are therefore taken in
-this order until their pages cover what is short, and those of the last tier touched that are not needed are let go.
+the tier's only candidate. The survivor is the best resident (tier, then length, then age): nobody parks it before the
+shortage is over, and that is what makes every shortage end. Only one of a higher tier, should one have come, takes the
+mark from it at the next pressure; tiers are finite, so that ends too. A victim of few pages frees little: victims are
+therefore taken in this order until their pages cover what is short, and those of the last tier touched that are not
+needed are let go.
 """
 
 from collections.abc import Callable, Iterable

@@ -46,16 +46,22 @@ def test_nobody_is_displaced_in_vain() -> None:
     assert desk.submit("high", 30 * PAGE, priority=1) == []
 
 
-def test_the_survivor_is_never_displaced() -> None:
+def test_the_survivor_is_not_displaced_while_pages_are_short() -> None:
     desk = running(Desk(seats=2), {"first": 100, "second": 50})
     assert desk.pressure(1) == ["park second"]
+    desk.park_failed("second")
     assert desk.group().survivor_id == "first"
-    desk.parked("second")
-    desk.submit("x", priority=1)
-    desk.submit("y", priority=9)
-    assert desk.state("first") == "resident"
-    assert desk.state("x") == "resident"
-    assert desk.progress() == ["park x"]
+    assert desk.submit("high", priority=9) == []  # and the other's park has failed just now
+    desk.now += 1.0
+    assert desk.progress() == ["park second"]
+
+
+def test_who_survived_a_shortage_is_displaced_like_any_other_when_it_is_over() -> None:
+    desk = running(Desk(seats=2), {"first": 100, "second": 50})
+    assert desk.pressure(1) == ["park second"]
+    assert desk.parked("second") == []
+    assert desk.submit("high", priority=9) == ["admit high"]
+    assert desk.submit("higher", priority=9) == ["park first"]
 
 
 def test_the_only_resident_may_go_for_the_newcomer_runs_in_its_place() -> None:

@@ -183,3 +183,19 @@ def meddle(world: World, draw: random.Random) -> None:
         world.cancel(draw.choice(world.alive))
     if draw.random() < 0.002 and len(world.engines) > 1:
         world.lose(draw.choice(sorted(world.engines)))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_few_long_ones_that_leave_early_and_urgent_ones_that_come_late(seed: int) -> None:
+    """Shortages come and go with the same residents: whom one spared, the next one may not."""
+    draw = random.Random(seed)
+    world = World([plot(0, (24, 5, 4000, True))])
+    for turn in range(600):
+        world.step()
+        if len(world.alive) < 4 and draw.random() < 0.1:
+            world.submit(submission(f"r{turn}", draw.randrange(1, 60), 300, draw.choice([0, 0, 1, 3])))
+        if world.alive and draw.random() < 0.015:
+            world.cancel(draw.choice(world.alive))
+        if draw.random() < 0.01:
+            world.lag(draw.randrange(3), draw.randrange(3))
+    world.settle()

@@ -96,6 +96,20 @@ def test_each_restore_is_worth_its_copy_with_the_real_lookahead_too() -> None:
     assert duo.deferrals <= 3
 
 
+def test_who_survived_a_shortage_goes_in_the_next_one_when_an_urgent_request_has_come() -> None:
+    duo = Duo(pages=40)
+    duo.send(chat("survivor", 100, 500), chat("other", 60, 500))
+    while duo.core.status(duo.now).groups[0].survivor_id is None:
+        duo.step()
+    duo.cancel("other")
+    duo.steps_on(20)
+    assert duo.core.status(duo.now).groups[0].survivor_id is None
+    duo.send(chat("vip", 60, 300, 10))
+    assert duo.end() == 2
+    assert duo.engine.parks == {"survivor": [ParkReason.PRESSURE]}
+    assert list(duo.ended) == ["other", "vip", "survivor"]
+
+
 def test_an_urgent_request_displaces_a_running_one_and_both_texts_are_whole() -> None:
     duo = Duo(pages=64, seats=1)
     duo.send(chat("low", 50, 100))

@@ -120,6 +120,52 @@ def test_the_survivor_is_cleared_when_it_ends_and_marked_anew_under_the_next_pre
     assert desk.group().survivor_id == "second"
 
 
+def test_the_mark_stands_until_the_victims_have_left_and_no_longer() -> None:
+    desk = desk_with({"long": 600, "old": 160, "new": 160})
+    assert desk.pressure(22) == ["park new", "park old"]  # ten pages and a margin of one each
+    assert desk.parked("new") == []
+    assert desk.group().survivor_id == "long"
+    assert desk.parked("old") == []
+    assert (desk.group().survivor_id, desk.group().shortfall) == (None, 0)
+
+
+def test_the_mark_ends_when_one_that_was_no_victim_ends_and_leaves_room() -> None:
+    desk = desk_with({"long": 600, "old": 160, "new": 160})
+    assert desk.pressure(11) == ["park new"]
+    assert desk.park_failed("new") == ["park old"]
+    assert desk.park_failed("old") == []
+    assert desk.group().survivor_id == "long"
+    assert desk.finished("new") == []
+    assert desk.group().survivor_id is None
+
+
+def test_one_that_is_left_alone_survives_nothing_however_much_was_short() -> None:
+    desk = desk_with({"long": 600, "short": 100})
+    assert desk.pressure(50) == ["park short"]
+    assert desk.parked("short") == []
+    assert desk.group().survivor_id is None
+
+
+def test_one_of_a_higher_tier_that_came_meanwhile_takes_the_mark_and_is_not_parked_for_it() -> None:
+    desk = desk_with({"long": 600, "old": 100})
+    desk.is_deaf = True
+    assert desk.submit("vip", priority=10) == ["admit vip"]
+    assert desk.pressure(1) == ["park old"]
+    assert desk.group().survivor_id == "long"
+    desk.hears("vip", number=4, tokens=16)
+    assert desk.park_failed("old") == ["park long"]
+    assert desk.group().survivor_id == "vip"
+
+
+def test_one_that_is_being_cancelled_survives_no_more() -> None:
+    desk = desk_with({"long": 600, "old": 300, "middle": 100, "new": 100})
+    assert desk.pressure(1) == ["park new"]
+    desk.is_deaf = True
+    assert desk.cancel("long") == ["cancel long"]
+    assert desk.pressure(45) == ["park middle"]  # 38 pages and a margin are coming
+    assert desk.group().survivor_id == "old"
+
+
 def test_the_last_resident_is_never_parked() -> None:
     desk = desk_with({"only": 3000})
     assert desk.pressure(50) == []

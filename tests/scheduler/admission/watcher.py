@@ -19,6 +19,7 @@ class Watcher:
     held: dict[str, tuple[float | None, HoldEnd]] = field(default_factory=dict)
     passed: dict[str, int] = field(default_factory=dict)
     parked_at_token: dict[str, int] = field(default_factory=dict)
+    failed_at: dict[str, float] = field(default_factory=dict)
 
     # ---- what was asked
 
@@ -48,7 +49,7 @@ class Watcher:
 
     def gone(self, request_id: str) -> None:
         self.alive.discard(request_id)
-        for book in (self.held, self.passed, self.parked_at_token):
+        for book in (self.held, self.passed, self.parked_at_token, self.failed_at):
             book.pop(request_id, None)
 
     def world_changed(self) -> None:
@@ -57,12 +58,13 @@ class Watcher:
 
     # ---- what was heard and ordered
 
-    def hears(self, event: EngineEvent, generated: int) -> None:
+    def hears(self, event: EngineEvent, generated: int, now: float) -> None:
         match event:
             case Finished():
                 self.gone(event.request_id)
             case ParkFailed():
                 self.held.pop(event.request_id, None)
+                self.failed_at[event.request_id] = now
             case Restored():
                 self.passed.pop(event.request_id, None)
             case Parked() if event.reason is ParkReason.PRESSURE:
@@ -84,6 +86,8 @@ class Watcher:
                 self._count_passes(rows, rows[command.request_id])
             elif isinstance(command, Park):
                 self._has_a_reason(rows, rows[command.request_id], command.reason)
+                if command.reason is ParkReason.PRESSURE:
+                    self._lower_ones_went_first(rows, rows[command.request_id], now)
 
     def _in_line(self, rows: dict[str, RequestRow], group_id: str | None) -> list[RequestRow]:
         """The parked of a group that may come back."""
@@ -115,6 +119,19 @@ class Watcher:
             case ParkReason.PRESSURE:
                 mates = [row for row in rows.values() if row.group_id == victim.group_id and row.state == "resident"]
                 assert any(not row.cancelling for row in mates), "pressure left nobody runnable"
+
+    def _lower_ones_went_first(self, rows: dict[str, RequestRow], victim: RequestRow, now: float) -> None:
+        """Nobody of a lower tier stays where somebody is parked for pressure, the survivor no more than another. Left
+        aside is who can't be parked: its engine has not shown it yet, its park failed just now, the arena is full."""
+        mates = [row for row in rows.values() if row.group_id == victim.group_id]
+        ledger = self.core._books.ledgers[victim.group_id or ""]
+        arena_free = 0 if ledger.load is None else ledger.load.arena_free
+        room = arena_free - sum(row.pages for row in mates if row.state == "parking")
+        for row in mates:
+            shown = row.state == "resident" and not row.cancelling and row.pages > 0
+            failed_now = now < self.failed_at.get(row.request_id, -1e9) + POLICY.park_retry_s
+            if shown and not failed_now and (ledger.capacity.recompute or row.pages <= room):
+                assert row.effective_priority >= victim.effective_priority, f"{victim.request_id} for {row.request_id}"
 
     # ---- what must hold
 

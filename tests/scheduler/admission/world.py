@@ -239,7 +239,7 @@ class World:
     # ---- the wires
 
     def _hear(self, event: EngineEvent) -> None:
-        self.watcher.hears(event, self.generated)
+        self.watcher.hears(event, self.generated, self.now)
         if isinstance(event, Finished):
             self.ended[event.request_id] = event.reason
         self._dispatch(self.core.on_event(event, self.now))
