@@ -13,6 +13,8 @@ weather mountain library building machine student question answer number family 
 light house street school night story world
 """
 TRIES_PER_TOKEN = 4
+# No word, with the space before it, has more tokens with any tokenizer: it has no more bytes.
+MAX_WORD_TOKENS = 9
 WORDS = tuple(VOCABULARY.split())
 
 
@@ -41,7 +43,10 @@ class PromptMaker:
             if len(tokens) > num_tokens:
                 # Back by several words: from one word back there may be no word of just the length that is missing.
                 text = text.rsplit(" ", 3)[0]
-            text += " " + self._random.choice(WORDS)
+                num_words = 1
+            else:  # many at once: a prompt of thousands is not to be encoded for each of its words
+                num_words = max(1, (num_tokens - len(tokens)) // MAX_WORD_TOKENS)
+            text += "".join(f" {self._random.choice(WORDS)}" for _ in range(num_words))
         raise ValueError(f"no prompt of exactly {num_tokens} tokens was found with this tokenizer")
 
     def make_many(self, count: int, num_tokens: int) -> list[Prompt]:

@@ -17,7 +17,7 @@ def model_dir(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("num_tokens", [3, 64, 512])
+@pytest.mark.parametrize("num_tokens", [3, 64, 4000])
 def test_a_prompt_has_exactly_as_many_tokens_as_asked(model_dir: Path, num_tokens: int) -> None:
     prompt = PromptMaker(model_dir).make(num_tokens)
     again = Tokenizer.from_file(str(model_dir / "tokenizer.json")).encode(prompt.text, add_special_tokens=False)
