@@ -149,3 +149,4 @@ def namespace_of(cluster_id: str) -> str:
 
 
 ADMISSION_NAME = "admission"
+ENGINE_PREFIX = "engine-"

@@ -10,7 +10,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.admission_actor import AdmissionActor
-from cluster.cluster_spec import ADMISSION_NAME, ClusterSpec, GroupSpec, TokenAddress, namespace_of
+from cluster.cluster_spec import ADMISSION_NAME, ENGINE_PREFIX, ClusterSpec, GroupSpec, TokenAddress, namespace_of
 from cluster.engine_actor import EngineActor
 from cluster.errors import ClusterFailed
 from cluster.placement import choose_nodes, live_nodes
@@ -23,6 +23,7 @@ Progress = Callable[[str], None]
 _OPEN_CALLS = 1000
 _STOP_TIMEOUT_S = 20.0
 _POLL_S = 0.25
+_SIGN_OF_LIFE_S = 5.0
 
 
 class ClusterHandle:
@@ -90,9 +91,12 @@ class ClusterHandle:
 def start_cluster(spec: ClusterSpec, on_progress: Progress = lambda _: None) -> ClusterHandle:
     """Start admission and every group; returns when all can serve. Raises CannotPlace, ClusterFailed.
 
-    Remains of a cluster with the same id are ended first. Ray must be initialised.
+    Remains of a cluster with the same id are ended first; one that lives is left alone, and this fails. Ray must be
+    initialised.
     """
     groups = spec.groups()
+    if _lives(spec.namespace):
+        raise ClusterFailed("another server runs on this Ray; stop that first, or start this one on a Ray of its own")
     nodes = choose_nodes(groups, live_nodes())
     stop_cluster(spec.cluster_id)
     admission = (
@@ -128,12 +132,25 @@ def stop_cluster(cluster_id: str) -> None:
                 continue
 
 
+def _lives(namespace: str) -> bool:
+    """Whether an engine of a cluster answers: engines end with the process that started them."""
+    for actor in ray.util.list_named_actors(all_namespaces=True):
+        if actor["namespace"] == namespace and actor["name"].startswith(ENGINE_PREFIX):
+            try:
+                engine = ray.get_actor(actor["name"], namespace=namespace)
+                ray.get(engine.progress.remote(), timeout=_SIGN_OF_LIFE_S)
+            except (ValueError, RayError):  # it ended meanwhile, or is ending
+                continue
+            return True
+    return False
+
+
 def _start_engine(spec: ClusterSpec, group: GroupSpec, node_id: str | None) -> Any:
     where = {} if node_id is None else {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False)}
     return (
         ray.remote(EngineActor)
         .options(
-            name=f"engine-{group.group_id}",
+            name=f"{ENGINE_PREFIX}{group.group_id}",
             namespace=spec.namespace,
             num_cpus=0,
             max_restarts=0,

@@ -60,6 +60,7 @@ class RunningServer:
         self._progress = progress
         self._cluster: ClusterHandle | None = None
         self._admin: Any = None
+        self._deployed = False
         self._owns_ray = plan.ray_address is None
         self._log = LogSpec(level=plan.log_level, pipe=str(log_pipe(session)))
         open_actor_log(self._log)
@@ -84,6 +85,7 @@ class RunningServer:
         self._admin = launch_admin(admin_spec(plan, self._log))
         admin_address = self._admin.start.remote()
         gateway = gateway_application(gateway_spec(plan, self._log), graceful_shutdown_timeout_s=_DRAIN_S)
+        self._deployed = True
         serve.run(gateway, name=_APPLICATION)
         self._await_health()
         return ray.get(admin_address, timeout=_ADMIN_START_S), metrics_url()
@@ -137,9 +139,13 @@ class RunningServer:
             ray.kill(self._admin, no_restart=True)
 
     def _stop_gateway(self) -> None:
-        # An own Serve ends with its Ray; on a shared one only our application is taken away.
-        if not self._owns_ray:
-            serve.delete(_APPLICATION)
+        # An own Serve ends with its Ray. On a shared one our application is taken away, and Serve with the last one: its
+        # proxy would keep our port.
+        if self._owns_ray or not self._deployed:
+            return
+        serve.delete(_APPLICATION)
+        if not serve.status().applications:
+            serve.shutdown()
 
     def _stop_cluster(self) -> None:
         if self._cluster is not None:

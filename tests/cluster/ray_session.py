@@ -74,11 +74,23 @@ def serve_under_pressure(model_dir: str) -> dict[str, Any]:
         facts |= asyncio.run(give_orders("pressure"))
         facts["ping"] = handle.ping()["by_state"]
         facts["metrics"] = metrics_once_told(2 * NUM_REQUESTS + 1)
+        facts["second"] = _start_a_second(cluster_spec("pressure", model_dir))
         facts["failure"] = handle.wait_for_failure(0.0)
     finally:
         handle.stop()
         handle.stop()
     return facts | _remains() | {"progress": told}
+
+
+def _start_a_second(spec: ClusterSpec) -> str:
+    from cluster.errors import ClusterFailed
+    from cluster.launch import start_cluster
+
+    try:
+        start_cluster(spec)
+    except ClusterFailed as error:
+        return str(error)
+    return "started"
 
 
 def lose_a_rank(model_dir: str) -> dict[str, Any]:
