@@ -139,8 +139,8 @@ class RunningServer:
             ray.kill(self._admin, no_restart=True)
 
     def _stop_gateway(self) -> None:
-        # An own Serve ends with its Ray. On a shared one our application is taken away, and Serve with the last one: its
-        # proxy would keep our port.
+        # An own Serve ends with its Ray. On a shared one our application is taken away, and Serve with the last one:
+        # its proxy would keep our port.
         if self._owns_ray or not self._deployed:
             return
         serve.delete(_APPLICATION)
