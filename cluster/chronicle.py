@@ -123,6 +123,7 @@ class Chronicle:
     def heard(self, event: EngineEvent, before: RequestRow | None, now: float) -> None:
         """An engine's event; `before` is its request as it was, None for one that admission does not know there."""
         load = event.load
+        last = self._accounts.get(load.group_id)
         self._accounts[load.group_id] = _Account(load.pages_free, load.last_command)
         if isinstance(event, Pressure):
             self._ring.add(
@@ -133,8 +134,8 @@ class Chronicle:
         match event:
             case Deferred():
                 self._entries.pop(before.request_id, None)
-            case Parked() if before.state == "parking":
-                self._parked(event, before, now)
+            case Parked() if before.state in ("parking", "resident"):  # an engine in need parks by itself, too
+                self._parked(event, before, load.pages_free if last is None else last.free, now)
             case ParkFailed():
                 self._parks.pop(before.request_id, None)
                 self._tell("park_failed", before, reason=event.reason)
@@ -142,7 +143,7 @@ class Chronicle:
                 self._restored(event, before, now)
             case Finished():
                 self._admitted(before.request_id)
-                self.ended(before, event.reason, event.error)
+                self._ended(before, event.num_tokens, event.reason, event.error)
             case _:
                 pass
 
@@ -155,10 +156,13 @@ class Chronicle:
                     self._admitted(request_id)
 
     def ended(self, before: RequestRow, reason: FinishReason, error: str | None = None) -> None:
-        """By an engine's word, or because no engine had it."""
+        """No engine had it, or has said so."""
+        self._ended(before, before.tokens, reason, error)
+
+    def _ended(self, before: RequestRow, tokens: int, reason: FinishReason, error: str | None) -> None:
         self._entries.pop(before.request_id, None)
         self._parks.pop(before.request_id, None)
-        facts: dict[str, Fact] = {"reason": str(reason), "tokens": before.tokens, "parks": before.parks}
+        facts: dict[str, Fact] = {"reason": str(reason), "tokens": tokens, "parks": before.parks}
         facts |= {"recomputes": before.recomputes, "age_s": before.age_s}
         self._tell("finished", before, **facts, **({} if error is None else {"error": error}))
 
@@ -167,10 +171,11 @@ class Chronicle:
         if entry is not None:
             self._tell("admitted", entry.row, tokens=entry.row.tokens, waited_s=entry.row.waited_s)
 
-    def _parked(self, event: Parked, before: RequestRow, now: float) -> None:
+    def _parked(self, event: Parked, before: RequestRow, free_before: int, now: float) -> None:
+        """`free_before`: pages in the account before this one, for a park that nobody ordered."""
         self._admitted(before.request_id)
         load = event.load
-        park = self._parks.setdefault(before.request_id, _Park(load.pages_free))
+        park = self._parks.setdefault(before.request_id, _Park(free_before))
         if park.parked_at is not None:  # its restore found no room, and it was ordered out meanwhile: nothing new
             park.was_held |= park.then is not None and park.then.was_held
             park.then = None
@@ -180,7 +185,7 @@ class Chronicle:
         self._tell(
             "parked",
             before,
-            tokens=before.tokens,
+            tokens=event.num_tokens,
             pages=pages,
             reason=str(event.reason),
             mode=str(event.mode),
@@ -196,7 +201,7 @@ class Chronicle:
             "pool free %d -> %d of %d pages",
             before.request_id,
             before.priority,
-            before.tokens,
+            event.num_tokens,
             pages,
             event.reason,
             event.mode,

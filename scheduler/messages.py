@@ -124,9 +124,10 @@ Command = Admit | Park | Restore | Cancel | Fail
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResidentLoad:
-    """`num_tokens` known tokens (prompt and output), which need `pages_to_hold`; `num_pages` pages held.
+    """`num_tokens`: the prompt, once, and the output of all choices, ended ones too.
 
-    Of a family all choices together, with the shared prompt counted once; `seats` are its choices not ended yet.
+    `seats` are its choices not ended yet; they hold `num_pages` pages, and their known tokens need `pages_to_hold`, the
+    shared ones counted once.
     """
 
     request_id: str
@@ -161,11 +162,16 @@ class Pressure:
 class Parked:
     """The pages are free: the copy out of `num_pages` has landed on every rank, or they were dropped (then 0).
 
-    `copy_s` is the longest rank's time, `copy_bytes` the sum over ranks; both 0 without a copy. Same in `Restored`.
+    `num_tokens`, `seats` and `pages_to_hold` are those of a `ResidentLoad` at this moment: it is in no account until it
+    is back, and they do not change until then. `copy_s` is the longest rank's time, `copy_bytes` the sum over ranks;
+    both 0 without a copy. Same in `Restored`.
     """
 
     load: GroupLoad
     request_id: str
+    num_tokens: int
+    seats: int
+    pages_to_hold: int
     num_pages: int
     mode: ParkMode
     reason: ParkReason
@@ -205,10 +211,12 @@ class Deferred:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """The request has ended and everything it held is free. `error` only with `FinishReason.ERROR`."""
+    """The request has ended and everything it held is free. `num_tokens`: as in a `ResidentLoad`, at its end. `error`
+    only with `FinishReason.ERROR`."""
 
     load: GroupLoad
     request_id: str
+    num_tokens: int
     reason: FinishReason
     error: str | None = None
 

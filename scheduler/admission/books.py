@@ -128,6 +128,9 @@ class Books:
         record.is_fresh = False
         record.parks += 1
         record.forced_parks += event.reason is not ParkReason.EXPLICIT
+        record.num_tokens = event.num_tokens
+        record.seats = event.seats
+        record.known_pages = event.pages_to_hold
         record.parked_pages = event.num_pages
         record.held_pages = record.hold_pages = 0
         record.start_waiting(now)

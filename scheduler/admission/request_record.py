@@ -30,6 +30,7 @@ class RequestRecord:
     `placed_by` is the number of the Admit or Restore that placed it; `left_by` that of the first Park or Cancel since.
     `held_pages` and `hold_pages` are the engine's last word: pages held, and pages its known tokens need, both 0 while
     it is not resident; `known_pages` keeps the latter, 0 before an engine has told. `seats` are its living choices.
+    `num_tokens`: prompt and output of all choices, ended ones too.
     `parked_pages` lie in the arena. `is_fresh`: no engine has ever parked it.
     `parks` are all, `forced_parks` those that nobody ordered for it: only these promote.
     """

@@ -11,6 +11,7 @@ import logging
 from scheduler.engine.copies import Copies
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.recompute import Recompute
+from scheduler.engine.room import Room
 from scheduler.engine.roster import Roster
 from scheduler.engine.sequence import Family, State
 from scheduler.messages import Notice, Parked, ParkFailed, ParkMode, ParkReason
@@ -22,8 +23,9 @@ logger = logging.getLogger(__name__)
 class Departures:
     """Brings RUNNING families to PARKED. `refused`: those whose park has failed since a step last made progress."""
 
-    def __init__(self, roster: Roster, outbox: Outbox, copies: Copies, recompute: Recompute) -> None:
+    def __init__(self, roster: Roster, room: Room, outbox: Outbox, copies: Copies, recompute: Recompute) -> None:
         self._roster = roster
+        self._room = room
         self._outbox = outbox
         self._copies = copies
         self._recompute = recompute
@@ -85,6 +87,9 @@ class Departures:
         self._outbox.report(
             Parked,
             request_id=family.request_id,
+            num_tokens=family.num_tokens,
+            seats=len(family.living),
+            pages_to_hold=self._room.to_hold(family),
             num_pages=len(family.arena_ids),
             mode=family.park_mode,
             reason=family.park_reason,

@@ -50,7 +50,13 @@ class Exits:
                 self._roster.release(seq)
         if not family.living and not family.leaving:
             self._roster.dissolve(family)
-            self._outbox.report(Finished, request_id=family.request_id, reason=family.finish, error=family.error)
+            self._outbox.report(
+                Finished,
+                request_id=family.request_id,
+                num_tokens=family.num_tokens,
+                reason=family.finish,
+                error=family.error,
+            )
 
     def take_finished(self) -> tuple[int, ...]:
         """Ids for the next plan's `finished`."""

@@ -72,7 +72,8 @@ class Outbox:
         for choice in range(max(1, submission.n)):
             event = TokenEvent(request_id=submission.request_id, choice=choice, finish=finish, error=error)
             self._tokens[submission.gateway_id].append(event)
-        self.report(Finished, request_id=submission.request_id, reason=finish, error=error)
+        num_tokens = len(submission.prompt_tokens)
+        self.report(Finished, request_id=submission.request_id, num_tokens=num_tokens, reason=finish, error=error)
 
     def report(self, kind: type[EngineEvent], **facts: Any) -> None:
         """An event for admission; its `load` is filled in when it is taken."""

@@ -22,7 +22,7 @@ class Parking:
     def __init__(self, roster: Roster, room: Room, outbox: Outbox, copies: Copies) -> None:
         self._copies = copies
         self._recompute = Recompute(roster)
-        self._departures = Departures(roster, outbox, copies, self._recompute)
+        self._departures = Departures(roster, room, outbox, copies, self._recompute)
         self._returns = Returns(roster, room, outbox, copies, self._recompute)
 
     @property

@@ -91,6 +91,7 @@ class Roster:
         family = seq.family
         family.living.remove(seq)
         family.leaving.append(seq)
+        family.num_ended_tokens += seq.num_tokens - len(family.submission.prompt_tokens)
         if family.request_id in self.residents:
             self.num_seated -= 1
             if family.state is State.RUNNING and seq in self.running:

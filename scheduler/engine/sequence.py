@@ -76,6 +76,7 @@ class Sequence:
 class Family:
     """`living` choices ascend by number; `leaving` have ended, and what they own waits for plans or a copy.
 
+    `num_ended_tokens`: output of choices that have ended.
     `shared_ids` and `shared_arena_ids` are what the shared prompt holds; empty until it is computed. `is_copying`: a
     copy of its pages is under way on the ranks, so everything it owns stays where it is.
     """
@@ -85,6 +86,7 @@ class Family:
     num_shared_tokens: int
     living: list[Sequence] = field(default_factory=list)
     leaving: list[Sequence] = field(default_factory=list)
+    num_ended_tokens: int = 0
     shared_ids: tuple[int, ...] = ()
     shared_arena_ids: tuple[int, ...] = ()
     state: State = State.RUNNING
@@ -124,9 +126,9 @@ class Family:
 
     @property
     def num_tokens(self) -> int:
-        """Known tokens of all living choices, the shared prompt once."""
-        shared = self.num_shared_tokens
-        return shared + sum(seq.num_tokens - shared for seq in self.living)
+        """The prompt, once, and the known output of all choices, ended ones too: it never falls."""
+        num_prompt = len(self.submission.prompt_tokens)
+        return num_prompt + self.num_ended_tokens + sum(seq.num_tokens - num_prompt for seq in self.living)
 
     @property
     def is_in_flight(self) -> bool:

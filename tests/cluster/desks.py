@@ -91,6 +91,11 @@ class PlayedEngine:
     def last_command(self) -> int:
         return max((order.number for order in self.sent if not isinstance(order, Farewell)), default=0)
 
+    @property
+    def _prompts(self) -> dict[str, int]:
+        orders = (order for order in self.sent if isinstance(order, Admit))
+        return {order.submission.request_id: len(order.submission.prompt_tokens) for order in orders}
+
     # ---- what it does
 
     async def admit(self) -> None:
@@ -101,12 +106,14 @@ class PlayedEngine:
 
     def has_taken_in(self) -> None:
         """The same, and it says nothing yet."""
-        for order in self.told(Admit):
-            assert isinstance(order, Admit)
-            request_id, prompt = order.submission.request_id, len(order.submission.prompt_tokens)
+        for request_id, prompt in self._prompts.items():
             if request_id not in self._tokens:
                 self._tokens[request_id] = prompt
                 self._pages[request_id] = -(-prompt // PAGE_SIZE)
+
+    def grow(self, request_id: str, num_tokens: int) -> None:
+        """It has so many tokens now; no account of it follows."""
+        self._tokens[request_id] = num_tokens
 
     async def park(self, request_id: str, reason: ParkReason, mode: ParkMode = ParkMode.COPY) -> None:
         await self.desk.flush()
@@ -125,6 +132,9 @@ class PlayedEngine:
             Parked(
                 load=self.load(),
                 request_id=request_id,
+                num_tokens=self._tokens[request_id],
+                seats=1,
+                pages_to_hold=-(-self._tokens[request_id] // PAGE_SIZE),
                 num_pages=copied,
                 mode=mode,
                 reason=reason,
@@ -149,9 +159,10 @@ class PlayedEngine:
 
     async def finish(self, request_id: str, reason: FinishReason = FinishReason.STOP) -> None:
         await self.desk.flush()
-        for book in (self._pages, self._in_arena, self._tokens):
+        num_tokens = self._tokens.pop(request_id, self._prompts[request_id])
+        for book in (self._pages, self._in_arena):
             book.pop(request_id, None)
-        await self.say(Finished(load=self.load(), request_id=request_id, reason=reason))
+        await self.say(Finished(load=self.load(), request_id=request_id, num_tokens=num_tokens, reason=reason))
 
     async def say(self, *events: EngineEvent) -> None:
         """One batch; then whatever it is told in answer has come."""

@@ -193,6 +193,45 @@ async def test_pressure_and_failed_parks_are_told_with_their_numbers() -> None:
     assert Reading("parkade_failed_parks", 1, ("0",)) in scene.readings
 
 
+async def test_tokens_are_those_of_the_moment_and_not_of_the_last_account(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    await scene.resident("a")
+    scene.engine.grow("a", 27)
+    await scene.desk.orders.park("a", None, HoldTerms(), 0.0)
+    with caplog.at_level(logging.INFO, logger="cluster.chronicle"):
+        await scene.engine.park("a", ParkReason.EXPLICIT)
+    assert caplog.messages[0].startswith("parked a: tier 0, 27 tokens, ")
+    assert scene.desk.orders.request("a", None).tokens == 27
+    await scene.desk.orders.unpark("a", None, 0.0)
+    await scene.engine.restore("a")
+    scene.engine.grow("a", 31)
+    await scene.engine.finish("a")
+    told = {kind: facts["tokens"] for kind, _, facts in scene.told() if "tokens" in facts}
+    assert told == {"submitted": 20, "admitted": 20, "parked": 27, "restored": 27, "finished": 31}
+
+
+async def test_a_park_that_the_engine_does_by_itself_is_told_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    await scene.resident("a", "b")
+    with caplog.at_level(logging.INFO, logger="cluster.chronicle"):
+        await scene.engine.park("b", ParkReason.PRESSURE, ParkMode.RECOMPUTE)
+    assert caplog.messages == [
+        "parked b: tier 0, 20 tokens, 2 pages, reason pressure, mode recompute, 0.0000 s, 0 bytes, park 1 of it; "
+        "pool free 60 -> 62 of 64 pages"
+    ]
+    scene.clock += 2.0
+    await scene.engine.restore("b", ParkMode.RECOMPUTE)
+    assert [(kind, facts.get("parked_s")) for kind, _, facts in scene.told()[-2:]] == [
+        ("parked", None),
+        ("restored", 2.0),
+    ]
+    counted = [reading for reading in scene.readings if reading.name in ("parkade_parks", "parkade_restores")]
+    assert counted == [
+        Reading("parkade_parks", 1, ("0", "pressure", "recompute")),
+        Reading("parkade_restores", 1, ("0", "recompute")),
+    ]
+
+
 async def test_a_park_before_any_account_counts_from_an_empty_pool() -> None:
     scene = Scene()
     scene.desk.submit(submission("a"))

@@ -110,7 +110,9 @@ async def test_who_waits_for_a_request_is_told_nothing_of_another_owners_that_ta
     await scene.resident("a", owner="k1")
     park = asyncio.create_task(scene.desk.orders.park("a", "k1", FOREVER, 20.0))
     await until_told(scene, Park)
-    scene.desk.take_words("g", [Finished(load=scene.engine.load(), request_id="a", reason=FinishReason.STOP)])
+    scene.desk.take_words(
+        "g", [Finished(load=scene.engine.load(), request_id="a", num_tokens=1, reason=FinishReason.STOP)]
+    )
     scene.desk.submit(submission("a", owner="k2"))
     with pytest.raises(WrongState, match="it came to its end before it was parked"):
         await park

@@ -58,11 +58,21 @@ def test_a_gap_counts_wherever_in_it_the_copy_lies(gap: tuple[float, float], cou
 
 def test_a_copy_lasts_the_seconds_it_took_and_a_drop_none() -> None:
     times = CopyTimes()
-    parked = Parked(load=LOAD, request_id="r", num_pages=1, mode=ParkMode.COPY, reason=ParkReason.EXPLICIT, copy_s=2.0)
+    parked = Parked(
+        load=LOAD,
+        request_id="r",
+        num_tokens=1,
+        seats=1,
+        pages_to_hold=1,
+        num_pages=1,
+        mode=ParkMode.COPY,
+        reason=ParkReason.EXPLICIT,
+        copy_s=2.0,
+    )
     times.hear(parked, 10.0)
     times.hear(Restored(load=LOAD, request_id="r", mode=ParkMode.COPY, copy_s=1.0), 20.0)
     times.hear(Restored(load=LOAD, request_id="r", mode=ParkMode.RECOMPUTE), 30.0)
-    times.hear(Finished(load=LOAD, request_id="r", reason=FinishReason.STOP), 40.0)
+    times.hear(Finished(load=LOAD, request_id="r", num_tokens=1, reason=FinishReason.STOP), 40.0)
     assert times.spans == [(8.0, 10.0), (19.0, 20.0)]
 
 

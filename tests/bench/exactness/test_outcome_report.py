@@ -56,11 +56,29 @@ def test_the_first_difference_of_a_longer_list_is_where_the_other_ends() -> None
 def test_parks_and_restores_are_counted_by_their_way() -> None:
     outcome = Outcome()
     for event in (
-        Parked(load=LOAD, request_id="r", num_pages=1, mode=ParkMode.COPY, reason=ParkReason.EXPLICIT),
-        Parked(load=LOAD, request_id="r", num_pages=0, mode=ParkMode.RECOMPUTE, reason=ParkReason.PRESSURE),
+        Parked(
+            load=LOAD,
+            request_id="r",
+            num_tokens=1,
+            seats=1,
+            pages_to_hold=1,
+            num_pages=1,
+            mode=ParkMode.COPY,
+            reason=ParkReason.EXPLICIT,
+        ),
+        Parked(
+            load=LOAD,
+            request_id="r",
+            num_tokens=1,
+            seats=1,
+            pages_to_hold=1,
+            num_pages=0,
+            mode=ParkMode.RECOMPUTE,
+            reason=ParkReason.PRESSURE,
+        ),
         Restored(load=LOAD, request_id="r", mode=ParkMode.RECOMPUTE),
         ParkFailed(load=LOAD, request_id="r", reason="?"),
-        Finished(load=LOAD, request_id="r", reason=FinishReason.STOP),
+        Finished(load=LOAD, request_id="r", num_tokens=1, reason=FinishReason.STOP),
     ):
         outcome.hear(event, 0.0)
     assert {deed: count for deed, count in outcome.deeds.items() if count} == {

@@ -165,10 +165,14 @@ class Desk:
     def parked(self, request_id: str, *, copied: bool = True) -> list[str]:
         side = self._side(request_id)
         num_pages = side.pages(request_id) if copied else 0
-        side.parked[request_id] = (side.residents.pop(request_id), num_pages)
+        pages_to_hold, tokens = side.pages_to_hold(request_id), side.residents.pop(request_id)
+        side.parked[request_id] = (tokens, num_pages)
         event = Parked(
             load=side.load(),
             request_id=request_id,
+            num_tokens=tokens,
+            seats=side.seats.get(request_id, 1),
+            pages_to_hold=pages_to_hold,
             num_pages=num_pages,
             mode=ParkMode.COPY if copied else ParkMode.RECOMPUTE,
             reason=self.reasons.pop(request_id, ParkReason.PRESSURE),
@@ -191,9 +195,9 @@ class Desk:
 
     def finished(self, request_id: str, reason: FinishReason = FinishReason.STOP) -> list[str]:
         side = self._side(request_id)
-        side.residents.pop(request_id, None)
-        side.parked.pop(request_id, None)
-        return self.say(Finished(load=side.load(), request_id=request_id, reason=reason))
+        lay, _ = side.parked.pop(request_id, (0, 0))
+        tokens = side.residents.pop(request_id, lay)
+        return self.say(Finished(load=side.load(), request_id=request_id, num_tokens=tokens, reason=reason))
 
     def say(self, event: EngineEvent) -> list[str]:
         return self._read(self.core.on_event(event, self.now))

@@ -20,7 +20,6 @@ from scheduler.messages import (
     FinishReason,
     GroupLoad,
     Park,
-    Parked,
     ParkFailed,
     ParkMode,
     ParkReason,
@@ -93,7 +92,7 @@ class PaperEngine:
             residents=tuple(
                 ResidentLoad(
                     request_id=life.submission.request_id,
-                    num_tokens=sum(life.choices.values()),
+                    num_tokens=life.num_tokens,
                     seats=len(life.choices),
                     num_pages=life.pages,
                     pages_to_hold=self._pages(life),
@@ -105,6 +104,11 @@ class PaperEngine:
     @property
     def living(self) -> list[str]:
         return list(self.lives)
+
+    @property
+    def parked(self) -> dict[str, tuple[int, int, int]]:
+        lives = {request_id: life for request_id, life in self.lives.items() if life.place == "parked"}
+        return {key: (life.num_tokens, len(life.choices), self._pages(life)) for key, life in lives.items()}
 
     @property
     def recomputes_now(self) -> bool:
@@ -155,13 +159,11 @@ class PaperEngine:
                 return
             life.mode = ParkMode.RECOMPUTE
         life.pages, life.place = 0, "parked"
-        life.parks += 1
-        self.parks[request_id] = life.parks
-        self._say_parked(request_id, life)
+        life.parks = self.parks[request_id] = life.parks + 1
+        self._say_parked(life)
 
-    def _say_parked(self, request_id: str, life: Life) -> None:
-        mode, reason, arena = life.mode, life.reason, life.arena
-        self._report(lambda load: Parked(load=load, request_id=request_id, num_pages=arena, mode=mode, reason=reason))
+    def _say_parked(self, life: Life) -> None:
+        self._report(life.has_parked(self._pages(life)))
 
     def _land_restore(self, request_id: str, life: Life) -> None:
         if life.mode is ParkMode.COPY and self.copy_fails(request_id):
@@ -170,7 +172,7 @@ class PaperEngine:
                 self._report(lambda load: Deferred(load=load, request_id=request_id))
                 if life.wants_out is not None:
                     life.reason, life.wants_out = life.wants_out, None
-                    self._say_parked(request_id, life)
+                    self._say_parked(life)
                 return
             life.mode, life.pages = ParkMode.RECOMPUTE, 0
         mode = life.mode
@@ -218,7 +220,7 @@ class PaperEngine:
         if life.place == "restoring":
             life.wants_out = reason
         elif life.place == "parked":
-            self._say_parked(request_id, life)
+            self._say_parked(life)
         elif life.place == "running":
             if life.pages <= self.arena_free:
                 life.mode, life.arena = ParkMode.COPY, life.pages
@@ -239,9 +241,9 @@ class PaperEngine:
         life.place, life.pages = "restoring", life.arena
 
     def _end(self, request_id: str, reason: FinishReason) -> None:
-        del self.lives[request_id]
+        num_tokens = self.lives.pop(request_id).num_tokens
         self.ended[request_id] = reason
-        self._report(lambda load: Finished(load=load, request_id=request_id, reason=reason))
+        self._report(lambda load: Finished(load=load, request_id=request_id, num_tokens=num_tokens, reason=reason))
 
     def _grow(self) -> None:
         stalled, grown = [], 0
@@ -266,7 +268,7 @@ class PaperEngine:
         for choice in list(life.choices):
             life.choices[choice] += 1
             if life.choices[choice] >= life.limits[choice]:
-                del life.choices[choice]
+                life.ended_tokens += life.choices.pop(choice) - len(life.submission.prompt_tokens)
         if life.choices:
             life.pages = min(life.pages, self._pages(life))
         else:
@@ -286,8 +288,7 @@ class PaperEngine:
                 life = self.lives[next(each for each in reversed(self.lives) if self.lives[each].pages)]
                 life.place, life.mode, life.reason = "parking", ParkMode.RECOMPUTE, ParkReason.PRESSURE
             return
-        hopeless = not any(0 < life.pages <= self.arena_free for life in self.residents)
-        if hopeless or self.starved_steps > 100:
+        if self.starved_steps > 100 or not any(0 < life.pages <= self.arena_free for life in self.residents):
             self._end(stalled[-1], FinishReason.ERROR)
 
     def _look_ahead(self) -> None:

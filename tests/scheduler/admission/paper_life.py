@@ -3,11 +3,13 @@
 Choice i of a family ends i quarters of its length early, so that families shrink.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from kv import pages_for
 from scheduler.admission import GroupCapacity
-from scheduler.messages import ParkMode, ParkReason, Submission
+from scheduler.messages import GroupLoad, Parked, ParkMode, ParkReason, Submission
 from scheduler.sampling import SamplingParams, StopRules
 
 
@@ -39,6 +41,27 @@ class Life:
     reason: ParkReason = ParkReason.PRESSURE
     wants_out: ParkReason | None = None
     parks: int = 0
+    ended_tokens: int = 0
+
+    @property
+    def num_tokens(self) -> int:
+        """The prompt once and all output."""
+        num_prompt = len(self.submission.prompt_tokens)
+        return num_prompt + self.ended_tokens + sum(tokens - num_prompt for tokens in self.choices.values())
+
+    def has_parked(self, pages_to_hold: int) -> Callable[[GroupLoad], Parked]:
+        """What its engine says now that it is parked; the account is still to come."""
+        parked = partial(
+            Parked,
+            request_id=self.submission.request_id,
+            num_tokens=self.num_tokens,
+            seats=len(self.choices),
+            pages_to_hold=pages_to_hold,
+            num_pages=self.arena,
+            mode=self.mode,
+            reason=self.reason,
+        )
+        return lambda load: parked(load=load)
 
     def needs(self, page_size: int, ahead: int = 0) -> int:
         """Pages for its tokens and `ahead` more of each choice; what choices share once."""

@@ -7,31 +7,36 @@ from collections.abc import Callable
 
 from scheduler.admission import Addressed, GroupCapacity
 from scheduler.engine import EngineConfig, EngineCore
+from scheduler.engine.sequence import State
 from scheduler.messages import Deferred, EngineEvent, FinishReason, Notice, Park, Parked, ParkReason, Submission
 from scheduler.plan import CopyIn, CopyOut, CopyOutcome
 from scheduler.sampling import SamplingParams, StopRules
 from tests.fake_ranks import FakeRanks, solo_run
 
 VOCAB = 1000
+STOP_IDS = tuple(range(15))
 STEP_S = 0.03
 
 
-def chat(request_id: str, prompt: int, max_tokens: int, priority: int = 0, n: int = 1) -> Submission:
-    """Its prompt is like no other's."""
+def chat(
+    request_id: str, prompt: int, max_tokens: int, priority: int = 0, n: int = 1, *, stops: bool = False
+) -> Submission:
+    """Its prompt is like no other's. If it `stops`, its choices end apart from each other, most within 150 tokens."""
     first = sum(ord(letter) << at for at, letter in enumerate(request_id)) * 1000
     return Submission(
         request_id=request_id,
         gateway_id="gateway",
         prompt_tokens=tuple(range(first, first + prompt)),
         sampling=SamplingParams(seed=len(request_id)),
-        stop=StopRules(max_tokens=max_tokens, ignore_eos=True),
+        stop=StopRules(max_tokens=max_tokens, stop_token_ids=STOP_IDS if stops else ()),
         priority=priority,
         n=n,
     )
 
 
 def solo(sub: Submission, choice: int = 0) -> list[int]:
-    return solo_run(sub.prompt_tokens, sub.sampling.seed + choice, VOCAB, sub.stop.max_tokens)
+    seed, stop = sub.sampling.seed + choice, sub.stop
+    return solo_run(sub.prompt_tokens, seed, VOCAB, stop.max_tokens, stop.stop_token_ids)
 
 
 class RealEngine:
@@ -115,6 +120,12 @@ class RealEngine:
     @property
     def living(self) -> list[str]:
         return [family.request_id for family in self.core._roster.by_request.values() if family.living]
+
+    @property
+    def parked(self) -> dict[str, tuple[int, int, int]]:
+        families = [one for one in self.core._roster.by_request.values() if one.state is State.PARKED]
+        to_hold = self.core._room.to_hold
+        return {one.request_id: (one.num_tokens, len(one.living), to_hold(one)) for one in families}
 
     @property
     def recomputes_now(self) -> bool:

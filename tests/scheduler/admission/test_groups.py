@@ -19,7 +19,16 @@ TWO = ("g1", "g2")
 
 
 def parked(load: GroupLoad, request_id: str) -> Parked:
-    return Parked(load=load, request_id=request_id, num_pages=3, mode=ParkMode.COPY, reason=ParkReason.SEAT)
+    return Parked(
+        load=load,
+        request_id=request_id,
+        num_tokens=48,
+        seats=1,
+        pages_to_hold=3,
+        num_pages=3,
+        mode=ParkMode.COPY,
+        reason=ParkReason.SEAT,
+    )
 
 
 def test_a_fresh_request_goes_to_the_group_with_the_most_free_pages() -> None:
@@ -162,10 +171,10 @@ def test_one_account_may_come_with_several_events_and_run_ahead_of_them() -> Non
     side = desk.sides["g1"]
     del side.residents["a"], side.residents["b"]
     load = side.load()
-    assert desk.say(Finished(load=load, request_id="a", reason=FinishReason.STOP)) == []
+    assert desk.say(Finished(load=load, request_id="a", num_tokens=1, reason=FinishReason.STOP)) == []
     assert desk.state("b") == "resident"
     assert desk.group().pages_unclaimed == 100
-    assert desk.say(Finished(load=load, request_id="b", reason=FinishReason.STOP)) == []
+    assert desk.say(Finished(load=load, request_id="b", num_tokens=1, reason=FinishReason.STOP)) == []
     assert desk.live() == set()
 
 
@@ -182,7 +191,7 @@ def test_events_for_unknown_requests_and_groups_are_ignored() -> None:
         assert desk.say(ParkFailed(load=each, request_id="ghost", reason="x")) == []
         assert desk.say(Restored(load=each, request_id="ghost", mode=ParkMode.COPY)) == []
         assert desk.say(Deferred(load=each, request_id="ghost")) == []
-        assert desk.say(Finished(load=each, request_id="ghost", reason=FinishReason.STOP)) == []
+        assert desk.say(Finished(load=each, request_id="ghost", num_tokens=1, reason=FinishReason.STOP)) == []
         assert desk.say(Pressure(load=each, shortfall=3)) == []
     assert desk.live() == set()
 
@@ -190,7 +199,9 @@ def test_events_for_unknown_requests_and_groups_are_ignored() -> None:
 def test_an_event_of_one_group_about_a_request_of_another_is_ignored() -> None:
     desk = Desk(groups=TWO)
     desk.submit("a")
-    assert desk.say(Finished(load=desk.sides["g2"].load(), request_id="a", reason=FinishReason.STOP)) == []
+    assert (
+        desk.say(Finished(load=desk.sides["g2"].load(), request_id="a", num_tokens=1, reason=FinishReason.STOP)) == []
+    )
     assert desk.state("a") == "resident"
 
 
@@ -238,7 +249,7 @@ def test_a_group_that_comes_back_is_a_new_one_and_serves_what_has_waited() -> No
     desk = Desk(seats=1)
     desk.submit("a")
     desk.submit("waiting")
-    late = Finished(load=desk.sides["g1"].load(), request_id="a", reason=FinishReason.STOP)
+    late = Finished(load=desk.sides["g1"].load(), request_id="a", num_tokens=1, reason=FinishReason.STOP)
     assert desk.core.remove_group("g1", desk.now) == ["a"]
     assert desk.say(late) == []
     desk.add_group("g1", seats=1)

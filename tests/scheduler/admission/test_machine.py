@@ -49,15 +49,21 @@ class AdmissionMachine(RuleBasedStateMachine):
         self.world.may_defer = self.has_own_forecast
         self.submitted = 0
 
-    @rule(prompt=st.integers(1, 250), max_tokens=st.integers(1, 300), priority=st.integers(-1, 2), n=st.integers(1, 3))
-    def submit(self, prompt: int, max_tokens: int, priority: int, n: int) -> None:
+    @rule(
+        prompt=st.integers(1, 250),
+        max_tokens=st.integers(1, 300),
+        priority=st.integers(-1, 2),
+        n=st.integers(1, 3),
+        stops=st.booleans(),
+    )
+    def submit(self, prompt: int, max_tokens: int, priority: int, n: int, *, stops: bool) -> None:
         self.submitted += 1
-        self.world.submit(chat(f"r{self.submitted}", prompt, max_tokens, priority, n))
+        self.world.submit(chat(f"r{self.submitted}", prompt, max_tokens, priority, n, stops=stops))
 
     @rule(kinds=st.lists(st.tuples(st.sampled_from([1, 1, 2]), st.integers(0, 1)), min_size=3, max_size=6))
     def submit_many(self, kinds: list[tuple[int, int]]) -> None:
         for n, priority in kinds:
-            self.submit(prompt=2 * PAGE, max_tokens=120, priority=priority, n=n)
+            self.submit(prompt=2 * PAGE, max_tokens=120, priority=priority, n=n, stops=n > 1)
 
     @precondition(lambda self: self.world.alive)
     @rule(data=st.data())
@@ -185,7 +191,7 @@ def meddle(world: World, draw: random.Random) -> None:
         world.lose(draw.choice(sorted(world.engines)))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [5, 13, 18])
 def test_few_long_ones_that_leave_early_and_urgent_ones_that_come_late(seed: int) -> None:
     """Shortages come and go with the same residents: whom one spared, the next one may not."""
     draw = random.Random(seed)

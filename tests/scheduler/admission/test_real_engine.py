@@ -75,7 +75,7 @@ def test_a_mixed_day_ends_with_every_text_whole_and_nothing_left_behind(seed: in
         duo.step()
         if len(duo.alive) < 12:
             n, priority = draw.choice([1, 1, 2, 3]), draw.choice([0, 0, 0, 1, 5])
-            duo.send(chat(f"r{turn}", draw.randrange(1, 300), draw.randrange(1, 120), priority, n))
+            duo.send(chat(f"r{turn}", draw.randrange(1, 300), draw.randrange(1, 120), priority, n, stops=n > 1))
         if draw.random() < 0.5:
             meddle(duo, draw)
         if draw.random() < 0.01:
@@ -108,6 +108,40 @@ def test_who_survived_a_shortage_goes_in_the_next_one_when_an_urgent_request_has
     assert duo.end() == 2
     assert duo.engine.parks == {"survivor": [ParkReason.PRESSURE]}
     assert list(duo.ended) == ["other", "vip", "survivor"]
+
+
+def test_a_parked_family_waits_for_the_seats_and_pages_of_those_choices_only_that_still_live() -> None:
+    duo = Duo(pages=200, seats=3)
+    family = chat("family", 40, 400, n=2, stops=True)
+    ends = [len(solo(family, choice)) for choice in range(2)]
+    assert ends[0] < ends[1]
+    duo.send(family)
+    while len(duo.says("family")) < ends[0]:
+        duo.step()
+    duo.park("family", HoldTerms())  # the stop token of one choice is on its way
+    duo.steps_on(5)
+    row = duo.core.row("family", duo.now)
+    assert row is not None
+    assert (row.state, row.seats, row.tokens) == ("parked", 1, 40 + ends[0] + len(duo.says("family", 1)))
+    duo.send(chat("a", 20, 500), chat("b", 20, 500))
+    duo.steps_on(10)
+    duo.unpark("family")
+    duo.steps_on(5)
+    assert [each.state for each in duo.core.status(duo.now).requests] == ["resident"] * 3
+    assert duo.end() == 4
+
+
+def test_the_tokens_of_a_row_never_fall_and_are_all_that_was_said_when_it_ends() -> None:
+    duo = Duo(pages=60)
+    family = chat("family", 40, 400, n=3, stops=True)
+    duo.send(family)
+    tokens = []
+    while (row := duo.core.row("family", duo.now)) is not None:
+        tokens.append(row.tokens)
+        duo.step()
+    assert tokens == sorted(tokens)
+    assert tokens[-1] > 40 + sum(len(duo.says("family", choice)) for choice in range(2))
+    assert duo.end() == 3
 
 
 def test_an_urgent_request_displaces_a_running_one_and_both_texts_are_whole() -> None:

@@ -45,6 +45,11 @@ class Engine(Protocol):
     def living(self) -> list[str]: ...
 
     @property
+    def parked(self) -> dict[str, tuple[int, int, int]]:
+        """Tokens, living choices and pages to hold of those that lie parked."""
+        ...
+
+    @property
     def recomputes_now(self) -> bool:
         """Tokens are computed that nobody will hear of."""
         ...
@@ -212,7 +217,9 @@ class World:
         for engine in self.engines.values():
             engine.check_empty()
         for request_id, reason in self.ended.items():
-            good = {FinishReason.LENGTH} | ({FinishReason.CANCELLED} if request_id in self.cancelled else set())
+            good = {FinishReason.LENGTH, FinishReason.STOP} | (
+                {FinishReason.CANCELLED} if request_id in self.cancelled else set()
+            )
             assert reason in good or self.may_end_badly or self.copies_failed, f"{request_id}: {reason}"
 
     @property
@@ -229,6 +236,10 @@ class World:
                 # It may have been deferred, or have ended, and admission has not heard of it yet; never the reverse.
                 row = self.core.row(request_id, self.now)
                 assert row is None or row.state != "queued"
+            for request_id, lies in engine.parked.items():
+                record = self.core._books.records.get(request_id)
+                if record is not None and record.state == "parked":
+                    assert (record.num_tokens, record.seats, record.known_pages) == lies
         if not (self.may_defer or self.copies_failed):
             assert self.deferrals == 0, "something was promised twice"
 

@@ -73,7 +73,7 @@ def test_choices_wait_for_a_prompt_of_several_chunks_with_their_seats_and_claims
     rig.turn()
     assert [event.request_id for event in rig.of(Deferred)] == ["c"], "four seats are taken"
     load = rig.core.account().residents[0]
-    assert (load.request_id, load.seats, load.num_tokens, load.pages_to_hold) == ("a", 3, 15, 6)
+    assert (load.request_id, load.seats, load.num_tokens, load.pages_to_hold) == ("a", 3, 13, 6)
     assert load.num_pages == 1
     while rig.core.account().residents[0].num_pages < 6:
         assert not any(new.seq_id in (1, 2) for new in rig.ranks.plans[-1].new), "nobody begins before the prompt is"
@@ -100,7 +100,7 @@ def test_a_choice_that_ends_gives_its_own_pages_and_its_seat_back_at_once() -> N
         rig.turn()
     assert rig.finish("c", 0) is FinishReason.STOP and rig.finish("c", 1) is None
     load = rig.core.account().residents[0]
-    assert (load.seats, load.num_pages, load.num_tokens) == (2, 4, 8 + 2 * (9 + 3 - 8))
+    assert (load.seats, load.num_pages, load.num_tokens) == (2, 4, 9 + 2 + 3 + 3)
     rig.admit("d", max_tokens=2)
     rig.settle()
     check_streams(rig, "c")

@@ -145,6 +145,19 @@ class EngineMachine(RuleBasedStateMachine):
             if isinstance(event, Finished) and event.request_id in self.waiting:
                 self.waiting.remove(event.request_id)
         self.answered = len(self.rig.events)
+        for name in self.parked:
+            self.check_parked(self.rig.of(Parked, name)[-1])
+
+    def check_parked(self, parked: Parked) -> None:
+        """What was told when it left is so until it is back."""
+        name, rig = parked.request_id, self.rig
+        sub = rig.submissions[name]
+        num_prompt, said = len(sub.prompt_tokens), [len(rig.tokens(name, choice)) for choice in range(sub.n)]
+        shared = (num_prompt - 1) // 4 if sub.n > 1 else 0
+        own = [-(-(num_prompt + said[at]) // 4) - shared for at in range(sub.n) if rig.finish(name, at) is None]
+        if own:  # else it is being cancelled
+            told = (parked.num_tokens, parked.seats, parked.pages_to_hold)
+            assert told == (num_prompt + sum(said), len(own), shared + sum(own))
 
     def teardown(self) -> None:
         """From any state, the plainest admission brings everybody to an end."""
@@ -185,6 +198,7 @@ class EngineMachine(RuleBasedStateMachine):
         sub = rig.submissions[name]
         for choice in range(sub.n):
             self.check_choice(name, choice)
+        assert finished.num_tokens == len(sub.prompt_tokens) + sum(len(rig.tokens(name, at)) for at in range(sub.n))
         assert finished.reason in {rig.finish(name, choice) for choice in range(sub.n)}
         notices = rig.notices(name)
         assert re.fullmatch("(parked resumed (recomputed )?)*(parked )?", "".join(f"{one} " for one in notices))

@@ -29,7 +29,7 @@ def test_a_family_claims_what_it_shares_once_and_each_choice_the_rest() -> None:
     rig.admit("b", prompt=5, max_tokens=30)
     asked = rig.until(Pressure)
     (a, b) = asked.load.residents
-    assert (a.num_tokens, a.seats, a.pages_to_hold, b.num_tokens) == (12 + 5 + 4 + 4, 3, 7, 9)
+    assert (a.num_tokens, a.seats, a.pages_to_hold, b.num_tokens) == (13 + 4 + 3 + 3, 3, 7, 9)
     # Each of a's choices wants 6 pages, its most: 3 of its own. b, with 9 scheduled, wants 4 and the margin.
     assert asked.shortfall == 3 + 3 * 3 + 5 - 16
 
