@@ -15,7 +15,7 @@ from rich.console import Console
 from bench.report import exit_code
 from bench.soak.errand import Errand, SoakBounds, draw_errands
 from bench.soak.gauges import Gauges, metric_problems, read_gauges
-from bench.soak.report import SoakResult, make_report
+from bench.soak.report import SoakResult, arena_bars, make_report, task_bars
 from bench.soak.texts import contradictions
 from bench.soak.visitor import Visit, Visitor
 from bench.subprocess_server import RunningServer, parkade_server
@@ -24,8 +24,9 @@ from bench.tiny_model import TinyModel, vocab_size_of, write_tiny_model
 POOL_TOKENS, MAX_MODEL_LEN, HOST_RAM = 2048, 512, "4MiB"
 MAX_RUNNING = 16
 REST_PATIENCE_S = 60.0
-REST_POLL_S = 0.25
-ARENA_IDLE_S = 5.0
+REST_POLL_S = 1.0
+# Twice what the metrics page may be behind; arenas have given their memory back by then too.
+SETTLED_S = 20.0
 # Before the first look: what is opened once, and for good, is then open.
 WARM_UP = 64
 
@@ -113,16 +114,22 @@ async def run_errands(
 async def at_rest(server: RunningServer, like: Gauges | None = None) -> tuple[Gauges, float]:
     """The gauges once they show rest, or as they are after a minute of patience; and the seconds that took.
 
-    Rest also means no more memory in arenas than in `like`, or none for some seconds: it is given back a while after
-    the last use.
+    Without `like` nobody asks for anything for some seconds before: what is told is then what an idle server tells.
+    With it, rest also means no more memory in arenas and no more tasks than there.
     """
+    if like is None:
+        await asyncio.sleep(SETTLED_S)
     started = time.monotonic()
     async with httpx.AsyncClient(trust_env=False) as client:
         while True:
             gauges = await read_gauges(client, server.url, server.pid)
             waited_s = time.monotonic() - started
-            given_back = waited_s > ARENA_IDLE_S if like is None else gauges.arena_bytes <= like.arena_bytes
-            rests = given_back and not gauges.books and not metric_problems(gauges.metrics)
-            if rests or waited_s > REST_PATIENCE_S:
+            if is_at_rest(gauges, like) or waited_s > REST_PATIENCE_S:
                 return gauges, waited_s
             await asyncio.sleep(REST_POLL_S)
+
+
+def is_at_rest(gauges: Gauges, like: Gauges | None) -> bool:
+    if gauges.books or metric_problems(gauges.metrics):
+        return False
+    return like is None or all(bar.held for bar in (*task_bars(like, gauges), *arena_bars(like, gauges)))

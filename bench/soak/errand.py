@@ -17,6 +17,17 @@ class Fate(StrEnum):
     PRIORITY = "priority"
 
 
+class Order(StrEnum):
+    """What a client may tell a server about a living request."""
+
+    PARK = "park"
+    UNPARK = "unpark"
+    PARK_THEN_UNPARK = "park, then unpark"
+    PARK_THEN_CANCEL = "park, then cancel"
+    CANCEL = "cancel"
+    PRIORITY = "change its priority"
+
+
 # So many of each in a thousand, about.
 WEIGHTS = {
     Fate.LEFT_ALONE: 400,

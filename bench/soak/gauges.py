@@ -1,7 +1,7 @@
 """What a server shows of itself from outside: its books, its shared memory, its processes. Linux only."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ _METRIC = re.compile(r"^ray_(parkade_[a-z_]+)(?:\{([^}]*)\})? ([0-9.eE+-]+)$", r
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 # Labels of ours; Ray adds others that tell its processes apart.
 _OWN_LABELS = ("group", "state", "tier")
+_TASKS, _PARKS = "parkade_tasks", "parkade_parks_total"
 _RESTING = ("parkade_requests", "parkade_queued_tokens", "parkade_arena_used_bytes", "parkade_pages{group=")
 
 
@@ -26,7 +27,8 @@ _RESTING = ("parkade_requests", "parkade_queued_tokens", "parkade_arena_used_byt
 class Gauges:
     """`books`: problems of /health and /v1/requests in words, none at rest. `arena_bytes` have memory in /dev/shm.
 
-    `metrics` are the gauges of the metrics page that count what lives; it is some seconds behind.
+    `metrics` are the gauges of the metrics page that count what lives, `tasks` those of asyncio tasks by process, and
+    `explicit_parks` all parks by order so far, from there too; the page is some seconds behind.
     """
 
     books: tuple[str, ...]
@@ -36,6 +38,8 @@ class Gauges:
     num_threads: int
     resident_mib: float
     metrics: Mapping[str, float] = field(default_factory=dict)
+    tasks: Mapping[str, float] = field(default_factory=dict)
+    explicit_parks: float = 0.0
 
 
 def book_problems(health: Mapping[str, Any], living: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -60,7 +64,8 @@ async def read_gauges(client: httpx.AsyncClient, url: str, pid: int) -> Gauges:
     """Raises `httpx.HTTPError`. `pid` is the server's first process."""
     health = (await client.get(f"{url}/health", timeout=TIMEOUT_S)).raise_for_status().json()
     living = (await client.get(f"{url}/v1/requests", timeout=TIMEOUT_S)).raise_for_status().json()["data"]
-    page = await client.get(f"{url}/metrics", timeout=TIMEOUT_S)
+    answer = await client.get(f"{url}/metrics", timeout=TIMEOUT_S)
+    page = answer.text if answer.status_code == httpx.codes.OK else ""
     pids = [pid, *(process.pid for process in descendants(pid, processes()))]
     arenas = arena_files()
     return Gauges(
@@ -70,19 +75,41 @@ async def read_gauges(client: httpx.AsyncClient, url: str, pid: int) -> Gauges:
         num_fds=sum(count_fds(each) for each in pids),
         num_threads=sum(count_threads(each) for each in pids),
         resident_mib=sum(resident(each) for each in pids),
-        metrics=read_metrics(page.text) if page.status_code == 200 else {},
+        metrics=read_metrics(page),
+        tasks=read_tasks(page),
+        explicit_parks=read_explicit_parks(page),
     )
+
+
+def _samples(page: str) -> Iterator[tuple[str, dict[str, str], float]]:
+    """Name without Ray's prefix, labels and value of each sample of ours."""
+    for name, labels, value in _METRIC.findall(page):
+        yield name, dict(_LABEL.findall(labels)), float(value)
 
 
 def read_metrics(page: str) -> dict[str, float]:
     """Gauges by name and labels of ours, summed over the processes that tell them."""
     gauges: dict[str, float] = {}
-    for name, labels, value in _METRIC.findall(page):
-        told = [f"{label}={text}" for label, text in _LABEL.findall(labels) if label in _OWN_LABELS]
+    for name, labels, value in _samples(page):
+        told = [f"{label}={text}" for label, text in labels.items() if label in _OWN_LABELS]
         full = f"{name}{{{','.join(told)}}}" if told else name
         if full.startswith(_RESTING):
-            gauges[full] = gauges.get(full, 0.0) + float(value)
+            gauges[full] = gauges.get(full, 0.0) + value
     return gauges
+
+
+def read_tasks(page: str) -> dict[str, float]:
+    """Live asyncio tasks by process; of several gateways their sum."""
+    tasks: dict[str, float] = {}
+    for name, labels, value in _samples(page):
+        if name == _TASKS:
+            tasks[labels["process"]] = tasks.get(labels["process"], 0.0) + value
+    return tasks
+
+
+def read_explicit_parks(page: str) -> float:
+    """Since the server started, of all tiers and modes."""
+    return sum(value for name, labels, value in _samples(page) if name == _PARKS and labels["reason"] == "explicit")
 
 
 def metric_problems(metrics: Mapping[str, float]) -> list[str]:

@@ -3,14 +3,14 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
 from bench.chat import error_message
-from bench.soak.errand import CUT, Errand, Fate
+from bench.soak.errand import CUT, Errand, Fate, Order
 from bench.sse import Data, SseParser
 
 TIMEOUT_S = 300.0
@@ -19,11 +19,24 @@ FAIR_ORDER_CODES = (200, 202, 204, 404, 409)
 MAX_TRIES = 50
 # A request that was cancelled by order ends with this error.
 CANCELLED_CODE = "request_cancelled"
+# Method and path of an order, and what an answer with 200 must say of the request.
+CALLS = {
+    Order.PARK: ("POST", "/park"),
+    Order.UNPARK: ("POST", "/unpark"),
+    Order.PARK_THEN_UNPARK: ("POST", "/park"),
+    Order.PARK_THEN_CANCEL: ("POST", "/park"),
+    Order.CANCEL: ("DELETE", ""),
+    Order.PRIORITY: ("PATCH", ""),
+}
+TOLD = {Order.PARK: {"held": True}, Order.UNPARK: {"held": False}, Order.CANCEL: {"cancelled": True}}
 
 
 @dataclass(slots=True)
 class Visit:
-    """`fault` says what should not have happened; None while all is as asked. Texts by choice."""
+    """`fault` says what should not have happened; None while all is as asked. Texts by choice.
+
+    `answers` are the orders given and the status of the answer to each. `ordering` is held while one is under way.
+    """
 
     errand: Errand
     texts: dict[int, str] = field(default_factory=dict)
@@ -31,15 +44,20 @@ class Visit:
     usage: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
     refusals: int = 0
-    order_codes: list[int] = field(default_factory=list)
+    answers: list[tuple[Order, int]] = field(default_factory=list)
     left: bool = False
     fault: str | None = None
+    ordering: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
     @property
     def is_whole(self) -> bool:
         errand = self.errand
         ended = [self.finishes.get(choice) for choice in range(errand.n)]
         return ended == ["length"] * errand.n and self.usage.get("completion_tokens") == errand.n * errand.max_tokens
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self.error == CANCELLED_CODE or "cancelled" in self.finishes.values()
 
     def take(self, data: dict[str, Any]) -> None:
         """An event of a stream, or a whole answer."""
@@ -56,8 +74,7 @@ class Visit:
         """Set `fault` where the end is not one that its fate allows."""
         if self.fault is not None or self.left or self.is_whole:
             return
-        cancelled = self.error == CANCELLED_CODE or "cancelled" in self.finishes.values()
-        if self.errand.fate in CUT and cancelled:
+        if self.errand.fate in CUT and self.is_cancelled:
             return
         self.fault = f"ended with {self.error or self.finishes}, {self.usage.get('completion_tokens')} tokens"
 
@@ -102,8 +119,9 @@ class Visitor:
             visit.left = True
             return None
         finally:
-            for task in (asking, fate):
-                task.cancel()
+            async with visit.ordering:  # what ends a request is an order's doing: its answer comes after that end
+                for task in (asking, fate):
+                    task.cancel()
             await asyncio.gather(asking, fate, return_exceptions=True)
 
     async def _ask(self, visit: Visit) -> float | None:
@@ -139,33 +157,50 @@ class Visitor:
         await asyncio.sleep(errand.after_s)
         match errand.fate:
             case Fate.CANCEL:
-                await self._order(visit, "DELETE", "")
+                await self._order(visit, Order.CANCEL)
             case Fate.PRIORITY:
-                await self._order(visit, "PATCH", "", {"priority": -errand.priority + 2})
+                wanted = {"priority": -errand.priority + 2}
+                await self._order(visit, Order.PRIORITY, wanted, told=wanted)
             case Fate.PARK:
-                await self._order(visit, "POST", "/park")
+                await self._order(visit, Order.PARK)
                 await asyncio.sleep(errand.pause_s)
                 while True:  # repeated: without it a request would be held for ever
-                    if await self._order(visit, "POST", "/unpark") in (200, 202, 404):
+                    if await self._order(visit, Order.UNPARK) in (200, 202, 404):
                         return
                     await asyncio.sleep(0.1)
             case Fate.PARK_THEN_UNPARK:
-                await self._order(visit, "POST", "/park", {"deadline_s": errand.pause_s, "then": "unpark"})
+                terms = {"deadline_s": errand.pause_s, "then": "unpark"}
+                await self._order(visit, Order.PARK_THEN_UNPARK, terms)
             case Fate.PARK_THEN_CANCEL:
-                await self._order(visit, "POST", "/park", {"deadline_s": errand.pause_s, "then": "cancel"})
+                terms = {"deadline_s": errand.pause_s, "then": "cancel"}
+                await self._order(visit, Order.PARK_THEN_CANCEL, terms)
             case _:
                 return
 
-    async def _order(self, visit: Visit, method: str, action: str, body: dict[str, object] | None = None) -> int:
+    async def _order(
+        self,
+        visit: Visit,
+        order: Order,
+        body: Mapping[str, object] | None = None,
+        told: Mapping[str, object] | None = None,
+    ) -> int:
+        """The status of the answer, 0 where there is none. One with 200 must say what is `told`."""
+        method, action = CALLS[order]
         url = f"{self._url}/v1/requests/{visit.errand.request_id}{action}"
         try:
-            answer = await self._client.request(method, url, json=body, timeout=TIMEOUT_S)
+            async with visit.ordering:
+                answer = await self._client.request(method, url, json=body, timeout=TIMEOUT_S)
         except httpx.HTTPError as error:
-            visit.fault = f"{method} {action} broke: {type(error).__name__}"
+            visit.fault = f"{order} broke: {type(error).__name__}"
             return 0
-        visit.order_codes.append(answer.status_code)
+        visit.answers.append((order, answer.status_code))
         if answer.status_code not in FAIR_ORDER_CODES:
-            visit.fault = f"{method} {action} was answered with {answer.status_code}: {error_message(answer.content)}"
+            visit.fault = f"{order} was answered with {answer.status_code}: {error_message(answer.content)}"
+        elif answer.status_code == httpx.codes.OK:
+            said = answer.json()
+            for name, value in (told or TOLD.get(order, {})).items():
+                if said.get(name) != value:
+                    visit.fault = visit.fault or f"{order} was answered with {name} {said.get(name)}, not {value}"
         return answer.status_code
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.soak.command import is_at_rest
+from bench.soak.errand import Fate, Order
 from bench.soak.gauges import (
     Gauges,
     arena_files,
@@ -13,7 +15,9 @@ from bench.soak.gauges import (
     count_fds,
     count_threads,
     metric_problems,
+    read_explicit_parks,
     read_metrics,
+    read_tasks,
     resident,
 )
 from bench.soak.report import SoakResult, make_report
@@ -42,7 +46,10 @@ GAUGES = Gauges(
     num_threads=90,
     resident_mib=900.0,
     metrics={"parkade_queued_tokens": 0.0},
+    tasks={"gateway": 9.0, "admission": 6.0, "engine g0": 7.0},
+    explicit_parks=3.0,
 )
+AFTER = replace(GAUGES, resident_mib=950.0, explicit_parks=90.0)
 
 
 def test_a_server_at_rest_has_no_problem() -> None:
@@ -85,7 +92,13 @@ ray_parkade_requests{Component="core_worker",WorkerId="b",otel_scope_version="",
 ray_parkade_pages{WorkerId="a",group="g0",state="free"} 9.0
 ray_parkade_pages{WorkerId="a",group="g0",state="used"} 0.0
 ray_parkade_queued_tokens{WorkerId="a"} 0.0
-ray_parkade_parks_total{WorkerId="a",tier="0"} 7.0
+ray_parkade_parks_total{WorkerId="a",mode="copy",reason="pressure",tier="0"} 7.0
+ray_parkade_parks_total{WorkerId="a",mode="copy",reason="explicit",tier="0"} 4.0
+ray_parkade_parks_total{WorkerId="a",mode="recompute",reason="explicit",tier="5"} 1.0
+ray_parkade_tasks{WorkerId="a",process="admission"} 6.0
+ray_parkade_tasks{WorkerId="b",process="gateway"} 9.0
+ray_parkade_tasks{WorkerId="c",process="gateway"} 10.0
+ray_parkade_tasks{WorkerId="d",process="engine g0"} 7.0
 python_info{x="1"} 1.0
 """
 
@@ -101,36 +114,113 @@ def test_the_metrics_page_is_read_by_name_and_our_labels_and_counters_are_left_o
     assert metric_problems(metrics) == ["parkade_requests{state=held,tier=-1} is 3"]
 
 
+def test_tasks_are_read_by_process_and_explicit_parks_of_every_kind_together() -> None:
+    assert read_tasks(PAGE) == {"admission": 6.0, "gateway": 19.0, "engine g0": 7.0}
+    assert read_explicit_parks(PAGE) == 5.0
+    assert (read_tasks(""), read_explicit_parks("")) == ({}, 0.0)
+
+
 def whole() -> Visit:
     visit = Visit(errand(), texts={0: "a"}, finishes={0: "length"}, usage={"completion_tokens": 9, "parks": 2})
     visit.judge()
     return visit
 
 
+def steered(fate: Fate, *orders: Order, code: int = 200) -> Visit:
+    visit = Visit(replace(errand(), fate=fate), answers=[(order, code) for order in orders])
+    if fate in (Fate.CANCEL, Fate.PARK_THEN_CANCEL) and code == 200:
+        visit.error = "request_cancelled"
+    visit.left = fate is Fate.DISCONNECT
+    return visit
+
+
+ORDERS = {
+    Fate.PARK: (Order.PARK, Order.UNPARK),
+    Fate.PARK_THEN_UNPARK: (Order.PARK_THEN_UNPARK,),
+    Fate.PARK_THEN_CANCEL: (Order.PARK_THEN_CANCEL,),
+    Fate.CANCEL: (Order.CANCEL,),
+    Fate.PRIORITY: (Order.PRIORITY,),
+    Fate.DISCONNECT: (),
+}
+
+
+def visits(refused: Fate | None = None, code: int = 409) -> list[Visit]:
+    """One of each fate; the orders of one of them are refused, as if they had come too late."""
+    each = [steered(fate, *orders, code=code if fate is refused else 200) for fate, orders in ORDERS.items()]
+    return [whole(), *each]
+
+
 def result(**changes: object) -> SoakResult:
-    good = SoakResult(visits=[whole()], before=GAUGES, after=GAUGES, wall_s=9.0, rest_s=1.0, contradictions=[])
+    good = SoakResult(visits=visits(), before=GAUGES, after=AFTER, wall_s=9.0, rest_s=1.0, contradictions=[])
     return replace(good, **changes)
 
 
+def missed(soak: SoakResult) -> list[str]:
+    return [bar.name for bar in make_report({}, soak).bars if not bar.held]
+
+
 def test_a_good_soak_holds() -> None:
-    assert make_report({}, result()).held
+    assert missed(result()) == []
 
 
 @pytest.mark.parametrize(
-    ("changes", "missed"),
+    ("changes", "bar"),
     [
-        ({"visits": [whole(), Visit(errand(), fault="x")]}, "requests that ended as they must not"),
+        ({"visits": [*visits(), Visit(errand(), fault="x")]}, "requests that ended as they must not"),
         ({"contradictions": ["x"]}, "texts that contradict another"),
-        ({"visits": []}, "parks"),
-        ({"after": replace(GAUGES, books=("x",))}, "gauges that are not at rest"),
-        ({"after": replace(GAUGES, metrics={})}, "gauges of the metrics page"),
-        ({"after": replace(GAUGES, metrics={"parkade_queued_tokens": 4.0})}, "of these, not at rest"),
-        ({"after": replace(GAUGES, arena_bytes=8193)}, "growth of arena memory in /dev/shm, bytes"),
-        ({"after": replace(GAUGES, num_arenas=3)}, "arena segments more than before"),
-        ({"after": replace(GAUGES, num_fds=317)}, "file descriptors more than before"),
-        ({"after": replace(GAUGES, num_threads=107)}, "threads more than before"),
+        ({"visits": visits()[1:]}, "parks"),
+        ({"visits": [each for each in visits() if not each.left]}, "clients that hung up"),
+        ({"after": replace(AFTER, books=("x",))}, "gauges that are not at rest"),
+        ({"after": replace(AFTER, metrics={})}, "gauges of the metrics page"),
+        ({"after": replace(AFTER, metrics={"parkade_queued_tokens": 4.0})}, "of these, not at rest"),
+        ({"after": replace(AFTER, arena_bytes=8193)}, "growth of arena memory in /dev/shm, bytes"),
+        ({"after": replace(AFTER, num_arenas=3)}, "arena segments more than before"),
+        ({"after": replace(AFTER, num_fds=317)}, "file descriptors more than before"),
+        ({"after": replace(AFTER, num_threads=107)}, "threads more than before"),
+        ({"after": replace(AFTER, resident_mib=9 * 900.0)}, "resident memory over that before"),
+        ({"after": replace(AFTER, resident_mib=1200.0)}, "resident memory over that before"),
+        ({"after": replace(AFTER, explicit_parks=3.0)}, "explicit parks on the metrics page"),
+        ({"after": replace(AFTER, tasks=AFTER.tasks | {"gateway": 10.0})}, "asyncio tasks more than before, gateway"),
+        (
+            {"after": replace(AFTER, tasks=AFTER.tasks | {"engine g0": 8.0})},
+            "asyncio tasks more than before, engine g0",
+        ),
+        ({"after": replace(AFTER, tasks={"gateway": 9.0, "engine g0": 7.0})}, "processes that tell their tasks"),
+        (
+            {"before": replace(GAUGES, tasks={}), "after": replace(AFTER, tasks={})},
+            "processes that tell their tasks",
+        ),
     ],
 )
-def test_each_thing_that_is_left_misses_its_own_bar(changes: dict[str, object], missed: str) -> None:
-    report = make_report({}, result(**changes))
-    assert [bar.name for bar in report.bars if not bar.held] == [missed]
+def test_each_thing_that_is_left_misses_its_own_bar(changes: dict[str, object], bar: str) -> None:
+    assert missed(result(**changes)) == [bar]
+
+
+@pytest.mark.parametrize("code", [404, 409])
+@pytest.mark.parametrize("fate", [fate for fate, orders in ORDERS.items() if orders])
+def test_orders_of_a_kind_that_are_all_refused_miss_their_bars(fate: Fate, code: int) -> None:
+    named = [f"orders answered with 200: {order}" for order in ORDERS[fate]]
+    ended = [f"requests that ended as cancelled: {fate}"] if "cancel" in fate else []
+    assert missed(result(visits=visits(fate, code))) == [*named, *ended]
+
+
+def test_a_cancel_that_is_answered_and_not_done_misses_its_bar() -> None:
+    some = visits()
+    for visit in some:
+        if visit.errand.fate is Fate.CANCEL:
+            visit.error = None
+    assert missed(result(visits=some)) == ["requests that ended as cancelled: cancel"]
+
+
+def test_a_server_rests_when_no_task_and_no_memory_is_more_than_before() -> None:
+    assert is_at_rest(GAUGES, None)
+    assert is_at_rest(AFTER, GAUGES)
+    assert is_at_rest(replace(AFTER, tasks=AFTER.tasks | {"gateway": 8.0}), GAUGES)
+    for changes in (
+        {"books": ("x",)},
+        {"metrics": {"parkade_queued_tokens": 1.0}},
+        {"tasks": AFTER.tasks | {"admission": 7.0}},
+        {"tasks": {}},
+        {"arena_bytes": 8193},
+    ):
+        assert not is_at_rest(replace(AFTER, **changes), GAUGES)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from bench.soak.errand import Errand, Fate
+from bench.soak.errand import Errand, Fate, Order
 from bench.soak.visitor import Visit, Visitor
 
 ERRAND = Errand(
@@ -42,10 +42,15 @@ WHOLE = chunk(0, "a") + chunk(1, "b") + chunk(1, "c", "length") + chunk(0, "d", 
 
 
 class Server:
-    """Answers completions with `answers` in turn, and every order with `order_code`; `orders` are (method, path)."""
+    """Answers completions with `answers` in turn, and every order with `order_code`; `orders` are (method, path, body).
 
-    def __init__(self, answers: list[httpx.Response], order_code: int = 200) -> None:
-        self.answers, self.order_code = answers, order_code
+    `says` is what it says wrongly of the request in an answer to an order.
+    """
+
+    def __init__(
+        self, answers: list[httpx.Response], order_code: int = 200, says: dict[str, object] | None = None
+    ) -> None:
+        self.answers, self.order_code, self.says = answers, order_code, says or {}
         self.orders: list[tuple[str, str, object]] = []
         self.ids: list[str] = []
 
@@ -55,7 +60,11 @@ class Server:
             return self.answers.pop(0)
         body = json.loads(request.content) if request.content else None
         self.orders.append((request.method, request.url.path, body))
-        return httpx.Response(self.order_code, json={"error": {"message": "no"}})
+        if self.order_code != 200:
+            return httpx.Response(self.order_code, json={"error": {"message": "no"}})
+        held, cancelled = request.url.path.endswith("/park"), request.method == "DELETE"
+        row = {"held": held, "cancelled": cancelled, "priority": (body or {}).get("priority", 0)}
+        return httpx.Response(200, json=row | self.says)
 
 
 async def visit(server: Callable[[httpx.Request], object], errand: Errand) -> Visit:
@@ -64,15 +73,16 @@ async def visit(server: Callable[[httpx.Request], object], errand: Errand) -> Vi
 
 
 class Slow(httpx.AsyncByteStream):
-    """The end of the stream comes when `go` is set."""
+    """The end of the stream comes when `go` is set; `ended` is set after it."""
 
-    def __init__(self, go: asyncio.Event) -> None:
-        self._go = go
+    def __init__(self, go: asyncio.Event, ended: asyncio.Event | None = None) -> None:
+        self._go, self._ended = go, ended or asyncio.Event()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield chunk(0, "a")
         await self._go.wait()
         yield WHOLE
+        self._ended.set()
 
 
 async def test_a_whole_family_is_no_fault_and_its_texts_are_told_apart() -> None:
@@ -134,17 +144,41 @@ async def test_an_error_status_is_a_fault_with_its_message() -> None:
     ],
 )
 async def test_its_fate_is_ordered_while_it_streams(fate: Fate, orders: list[tuple[str, str, object]]) -> None:
+    server, done = await ordered(fate, len(orders))
+    assert server.orders == orders
+    assert done.fault is None
+    assert [code for _, code in done.answers] == [200] * len(orders)
+
+
+async def ordered(
+    fate: Fate, num_orders: int, *, code: int = 200, says: dict[str, object] | None = None
+) -> tuple[Server, Visit]:
+    """A visit whose answer ends when so many orders have come."""
     go = asyncio.Event()
-    server = Server([httpx.Response(200, stream=Slow(go))])
+    server = Server([httpx.Response(200, stream=Slow(go))], order_code=code, says=says)
 
     async def ends_after_its_orders(request: httpx.Request) -> httpx.Response:
         answer = await server(request)
-        if len(server.orders) == len(orders):
+        if len(server.orders) == num_orders:
             go.set()
         return answer
 
-    await visit(ends_after_its_orders, replace(ERRAND, fate=fate))
-    assert server.orders == orders
+    return server, await visit(ends_after_its_orders, replace(ERRAND, fate=fate))
+
+
+@pytest.mark.parametrize(
+    ("fate", "num_orders", "says", "fault"),
+    [
+        (Fate.PARK, 2, {"held": None}, "park was answered with held None, not True"),
+        (Fate.CANCEL, 1, {"cancelled": False}, "cancel was answered with cancelled False, not True"),
+        (Fate.PRIORITY, 1, {"priority": 7}, "change its priority was answered with priority 7, not 1"),
+    ],
+)
+async def test_an_order_that_is_answered_with_200_and_not_done_is_a_fault(
+    fate: Fate, num_orders: int, says: dict[str, object], fault: str
+) -> None:
+    _, done = await ordered(fate, num_orders, says=says)
+    assert done.fault == fault
 
 
 async def test_who_was_cancelled_may_end_as_cancelled() -> None:
@@ -160,15 +194,23 @@ async def test_who_disconnects_leaves_in_the_middle() -> None:
 
 @pytest.mark.parametrize(("code", "is_fault"), [(404, False), (409, False), (500, True)])
 async def test_an_order_may_come_too_late_but_must_not_break(code: int, is_fault: bool) -> None:
-    go = asyncio.Event()
-    server = Server([httpx.Response(200, stream=Slow(go))], order_code=code)
+    _, done = await ordered(Fate.CANCEL, 1, code=code)
+    assert (done.fault is not None) is is_fault
+    assert done.answers == [(Order.CANCEL, code)]
 
-    async def then_end(request: httpx.Request) -> httpx.Response:
+
+async def test_an_order_that_ends_the_request_is_answered_all_the_same() -> None:
+    go, ended = asyncio.Event(), asyncio.Event()
+    server = Server([httpx.Response(200, stream=Slow(go, ended))])
+
+    async def answers_last(request: httpx.Request) -> httpx.Response:
         answer = await server(request)
         if server.orders:
             go.set()
+            await ended.wait()
+            for _ in range(50):  # turns enough for the visitor to have read the end
+                await asyncio.sleep(0)
         return answer
 
-    done = await visit(then_end, replace(ERRAND, fate=Fate.CANCEL))
-    assert (done.fault is not None) is is_fault
-    assert done.order_codes == [code]
+    done = await visit(answers_last, replace(ERRAND, fate=Fate.CANCEL))
+    assert done.answers == [(Order.CANCEL, 200)]
