@@ -44,7 +44,8 @@ class ParkMode(StrEnum):
 class Submission:
     """A validated request. `request_id` is unique among the living; `gateway_id` names the outbox its tokens go to.
 
-    `n` choices share the prompt: a family, which enters, parks and comes back as one. Choice i draws with seed + i.
+    `n` choices share the prompt: a family, which enters, parks and comes back as one. Choice i draws with seed + i,
+    as 64-bit integers add.
     `owner` says whose it is, "" when nobody is told apart; it is no secret.
     """
 

@@ -28,9 +28,9 @@ POISON = -1
 
 
 def next_token(tokens: Sequence[int], seed: int, vocab: int) -> int:
-    """The token after `tokens`: a function of the tokens, the seed and the position alone."""
+    """The token after `tokens`: a function of the tokens, the seed (modulo 2**64) and the position alone."""
     text = ",".join(map(str, tokens))
-    return crc32(f"{seed}:{len(tokens)}:{text}".encode()) % vocab
+    return crc32(f"{seed % 2**64}:{len(tokens)}:{text}".encode()) % vocab
 
 
 def solo_run(prompt: Sequence[int], seed: int, vocab: int, num_tokens: int, stop_ids: Sequence[int] = ()) -> list[int]:

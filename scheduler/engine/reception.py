@@ -12,7 +12,13 @@ from scheduler.messages import Deferred, FinishReason, Submission
 
 logger = logging.getLogger(__name__)
 
-NUM_SEEDS = 2**63
+_INT64 = 2**63
+
+
+def nth_seed(seed: int, choice: int) -> int:
+    """The seed of a request of its own that draws like this choice: a client's 64-bit integer; after the greatest comes
+    the least, as it does for the ranks, who take seeds modulo 2**64."""
+    return (seed + choice + _INT64) % (2 * _INT64) - _INT64
 
 
 class Reception:
@@ -57,7 +63,7 @@ class Reception:
         for choice in range(submission.n):
             sampling = submission.sampling
             if choice:
-                sampling = replace(sampling, seed=(sampling.seed + choice) % NUM_SEEDS)
+                sampling = replace(sampling, seed=nth_seed(sampling.seed, choice))
             family.living.append(
                 Sequence(
                     seq_id=self._next_seq_id + choice,

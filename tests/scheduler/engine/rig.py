@@ -213,7 +213,7 @@ class Rig:
         sub = self.submissions[request_id]
         stop_ids = () if sub.stop.ignore_eos else sub.stop.stop_token_ids
         wanted = sub.stop.max_tokens if num_tokens is None else num_tokens
-        return solo_run(sub.prompt_tokens, (sub.sampling.seed + choice) % 2**63, self.ranks.vocab, wanted, stop_ids)
+        return solo_run(sub.prompt_tokens, sub.sampling.seed + choice, self.ranks.vocab, wanted, stop_ids)
 
     @property
     def free(self) -> tuple[int, int]:
