@@ -47,8 +47,9 @@ class RequestRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRow:
-    """`pages_unclaimed`: free and not promised to anyone. The arena is None until the engine's first account.
-    `exhausted`: pages are short, nobody can be parked, and nothing has ended or come free since."""
+    """`pages_unclaimed`: free and not promised to anyone; 0, too, where residents wait for more than is free.
+    The arena is None until the engine's first account. `exhausted`: pages are short, nobody can be parked, and nothing
+    has ended or come free since."""
 
     group_id: str
     pages_total: int
@@ -136,7 +137,7 @@ def _group_row(ledger: GroupLedger) -> GroupRow:
         group_id=ledger.group_id,
         pages_total=ledger.capacity.num_pages,
         pages_free=ledger.pages_free,
-        pages_unclaimed=room.pages,
+        pages_unclaimed=max(0, room.pages),
         arena_total=None if load is None else load.arena_total,
         arena_free=None if load is None else load.arena_free,
         seats=ledger.capacity.seats,

@@ -200,6 +200,18 @@ def test_without_arena_and_recompute_the_victim_runs_on_and_new_requests_wait_ou
     assert sorted(duo.ended.values()) == [FinishReason.ERROR, FinishReason.LENGTH]
 
 
+def test_where_residents_wait_for_more_than_is_free_no_page_is_unclaimed() -> None:
+    duo = Duo(pages=64, seats=4, arena=10, recompute=False)
+    duo.send(*(chat(f"chat {n}", 100, 800) for n in range(4)))
+    unclaimed, overdrawn = [], False
+    while duo.alive:
+        duo.step()
+        overdrawn |= duo.core._books.ledgers["g"].room().pages < 0
+        unclaimed.append(duo.core.status(duo.now).groups[0].pages_unclaimed)
+    assert overdrawn
+    assert min(unclaimed) == 0
+
+
 def test_a_family_says_what_its_choices_would_say_alone() -> None:
     duo = Duo(pages=64)
     family = chat("family", 100, 50, n=3)
