@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from deploy.errors import ContextExceeded
 from deploy.gateway.chat_request import ChatRequest
 from deploy.gateway.completion_request import DEFAULT_MAX_TOKENS, CompletionRequest
+from deploy.gateway.prompt_room import require_prompt_fits, room_for_tokens
 from deploy.gateway.served_model import ServedModel
 from kv import most_pages_of_each, shared_pages
 
@@ -45,15 +46,8 @@ def completion_room(request: CompletionRequest) -> AnswerRoom:
 
 def max_answer_tokens(model: ServedModel, num_prompt: int, room: AnswerRoom) -> int:
     """The bound of each answer. Raises `ContextExceeded` with the numbers when prompt or sum cannot fit."""
-    limit, holder = model.max_model_len, "the model's length"
-    if model.pool_tokens < limit:
-        limit, holder = model.pool_tokens, "the KV pool"
-    if num_prompt >= limit:
-        raise ContextExceeded(
-            f"the prompt has {num_prompt} tokens and {holder} is {limit} tokens, of which the answer needs at least 1; "
-            "shorten the prompt",
-            param=room.prompt_field,
-        )
+    require_prompt_fits(model, num_prompt, room.prompt_field)
+    limit, holder = room_for_tokens(model)
     left = limit - num_prompt
     each = _room_of_each(model, num_prompt, room.num_choices)
     if each < left and (each < 1 or (room.asked or 0) > each):

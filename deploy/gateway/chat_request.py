@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 from pydantic_core import PydanticCustomError
 
-from deploy.gateway.fields import INT32_MAX, GenerationFields
+from deploy.gateway.fields import INT32_MAX, MAX_MESSAGES, MAX_PARTS, GenerationFields
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
@@ -16,6 +16,8 @@ def _read_content(value: object) -> str:
         return value
     if not isinstance(value, list) or not value:
         raise PydanticCustomError("content", "must be a string or a non-empty list of text parts")
+    if len(value) > MAX_PARTS:
+        raise PydanticCustomError("content", "must hold at most {most} text parts", {"most": MAX_PARTS})
     texts: list[str] = []
     for index, part in enumerate(value):
         if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
@@ -53,5 +55,6 @@ class ChatMessage(BaseModel):
 
 
 class ChatRequest(GenerationFields):
-    messages: list[ChatMessage] = Field(min_length=1)
+    # Without FailFast each wrong message is an error object of its own: gigabytes for a body of a few megabytes.
+    messages: Annotated[list[ChatMessage], FailFast()] = Field(min_length=1, max_length=MAX_MESSAGES)
     max_completion_tokens: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = None

@@ -37,6 +37,10 @@ from deploy.text import RenderBudget
 from scheduler.messages import Submission
 
 T = TypeVar("T")
+BodyT = TypeVar("BodyT", bound=GenerationFields)
+
+# Parsed in less than a millisecond, whatever it holds.
+_SMALL_BODY_BYTES = 32 * 2**10
 
 
 class FirstTokenMeter(Protocol):
@@ -111,7 +115,7 @@ class Face:
     async def _chat(self, request: Request) -> Response:
         arrived_at, caller = self._now(), caller_of(request.scope)
         caller.name_completion("chatcmpl")
-        body = parse_body(ChatRequest, await read_body(request, self._limits.max_body_bytes))
+        body = await self._parsed(ChatRequest, request)
         await self._let_in(body)
         budget = RenderBudget(max_s=self._limits.render_s)
         tokens = await self._in_thread(lambda: chat_tokens(self._model, body, budget))
@@ -122,12 +126,19 @@ class Face:
     async def _completion(self, request: Request) -> Response:
         arrived_at, caller = self._now(), caller_of(request.scope)
         caller.name_completion("cmpl")
-        body = parse_body(CompletionRequest, await read_body(request, self._limits.max_body_bytes))
+        body = await self._parsed(CompletionRequest, request)
         await self._let_in(body)
         tokens = await self._in_thread(lambda: completion_tokens(self._model, body))
         submission = self._submission(caller, body, tokens, completion_room(body))
         frames = CompletionFrames(self._head(submission), num_choices=submission.n, with_usage=body.wants_usage_chunk)
         return await self._run(request, body, submission, frames, arrived_at)
+
+    async def _parsed(self, schema: type[BodyT], request: Request) -> BodyT:
+        """A large body is parsed beside the event loop, so that streams go on meanwhile."""
+        body = await read_body(request, self._limits.max_body_bytes)
+        if len(body) <= _SMALL_BODY_BYTES:
+            return parse_body(schema, body, self._model)
+        return await self._in_thread(lambda: parse_body(schema, body, self._model))
 
     async def _let_in(self, body: GenerationFields) -> None:
         """Before template and tokenizer: what would be refused anyway shall cost nothing."""

@@ -6,6 +6,8 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+MAX_MESSAGES = 16_384
+MAX_PARTS = 16_384
 MAX_STOPS = 16
 MAX_STOP_CHARS = 1_024
 MAX_LOGIT_BIAS = 1_024
@@ -34,7 +36,7 @@ BOUNDS: Mapping[str, str] = {
     "n": f"an integer in [1, {MAX_CHOICES}], the number of answers to the one prompt; 1 is the default",
     "stream": "true or false",
     "stream_options": 'an object such as {"include_usage": true}, together with "stream": true',
-    "messages": "a list of messages, each an object with role and content",
+    "messages": f"a list of at most {MAX_MESSAGES} messages, each an object with role and content",
     "prompt": "a string, a list of one string, or a list of token ids; send several requests for several prompts",
 }
 
