@@ -145,7 +145,7 @@ class RunningServer:
             return
         serve.delete(_APPLICATION)
         if not serve.status().applications:
-            serve.shutdown()
+            serve.shutdown()  # type: ignore[no-untyped-call]
 
     def _stop_cluster(self) -> None:
         if self._cluster is not None:
