@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 from starlette.requests import Request
@@ -33,10 +32,10 @@ from deploy.gateway.preparation import (
 from deploy.gateway.relay import Relay
 from deploy.gateway.responses import StreamedAnswer, error_response, log_failure, whole_answer
 from deploy.gateway.served_model import ServedModel
+from deploy.gateway.text_stage import TextStage
 from deploy.text import RenderBudget
 from scheduler.messages import Submission
 
-T = TypeVar("T")
 BodyT = TypeVar("BodyT", bound=GenerationFields)
 
 # Parsed in less than a millisecond, whatever it holds.
@@ -73,11 +72,11 @@ class Face:
         self._meter = meter
         self._now = now
         self._farewells = Farewells(backend)
-        self._text_threads = ThreadPoolExecutor(limits.num_text_threads, thread_name_prefix="gateway-text")
+        self._text = TextStage(limits.num_text_threads, limits.max_text_requests)
 
     async def close(self) -> None:
         await self._farewells.settle()
-        self._text_threads.shutdown(wait=False, cancel_futures=True)
+        self._text.close()
 
     async def chat(self, request: Request) -> Response:
         return await answer(self._chat(request), request.url.path, "messages")
@@ -115,10 +114,12 @@ class Face:
     async def _chat(self, request: Request) -> Response:
         arrived_at, caller = self._now(), caller_of(request.scope)
         caller.name_completion("chatcmpl")
-        body = await self._parsed(ChatRequest, request)
-        await self._let_in(body)
         budget = RenderBudget(max_s=self._limits.render_s)
-        tokens = await self._in_thread(lambda: chat_tokens(self._model, body, budget))
+        raw = await read_body(request, self._limits.max_body_bytes)
+        with self._text.place():
+            body = await self._parsed(ChatRequest, raw)
+            await self._let_in(body)
+            tokens = await self._text.run(lambda: chat_tokens(self._model, body, budget))
         submission = self._submission(caller, body, tokens, chat_room(body))
         frames = ChatFrames(self._head(submission), num_choices=submission.n, with_usage=body.wants_usage_chunk)
         return await self._run(request, body, submission, frames, arrived_at)
@@ -126,19 +127,20 @@ class Face:
     async def _completion(self, request: Request) -> Response:
         arrived_at, caller = self._now(), caller_of(request.scope)
         caller.name_completion("cmpl")
-        body = await self._parsed(CompletionRequest, request)
-        await self._let_in(body)
-        tokens = await self._in_thread(lambda: completion_tokens(self._model, body))
+        raw = await read_body(request, self._limits.max_body_bytes)
+        with self._text.place():
+            body = await self._parsed(CompletionRequest, raw)
+            await self._let_in(body)
+            tokens = await self._text.run(lambda: completion_tokens(self._model, body))
         submission = self._submission(caller, body, tokens, completion_room(body))
         frames = CompletionFrames(self._head(submission), num_choices=submission.n, with_usage=body.wants_usage_chunk)
         return await self._run(request, body, submission, frames, arrived_at)
 
-    async def _parsed(self, schema: type[BodyT], request: Request) -> BodyT:
+    async def _parsed(self, schema: type[BodyT], body: bytes) -> BodyT:
         """A large body is parsed beside the event loop, so that streams go on meanwhile."""
-        body = await read_body(request, self._limits.max_body_bytes)
         if len(body) <= _SMALL_BODY_BYTES:
             return parse_body(schema, body, self._model)
-        return await self._in_thread(lambda: parse_body(schema, body, self._model))
+        return await self._text.run(lambda: parse_body(schema, body, self._model))
 
     async def _let_in(self, body: GenerationFields) -> None:
         """Before template and tokenizer: what would be refused anyway shall cost nothing."""
@@ -190,6 +192,3 @@ class Face:
             "max_model_len": self._model.max_model_len,
             "priority": "higher wins",
         }
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._text_threads, work)

@@ -9,6 +9,7 @@ from deploy.errors import InvalidRequest, NotFound
 from deploy.gateway.chat_request import ChatRequest
 from deploy.gateway.completion_request import CompletionRequest
 from deploy.gateway.fields import GenerationFields
+from deploy.gateway.prompt_room import require_prompt_fits
 from deploy.gateway.served_model import ServedModel
 from deploy.text import RenderBudget, TemplateFailed
 from scheduler.messages import Submission
@@ -39,13 +40,13 @@ def chat_tokens(model: ServedModel, request: ChatRequest, budget: RenderBudget) 
         text = model.template.render([message.for_template() for message in request.messages], budget)
     except TemplateFailed as error:
         raise InvalidRequest(str(error), param="messages") from error
-    return model.tokenizer.encode(text, add_special_tokens=False)
+    return _encode(model, text, "messages", add_special_tokens=False)
 
 
 def completion_tokens(model: ServedModel, request: CompletionRequest) -> list[int]:
     """Encode as the tokenizer would by itself, or check the ids given. May take long: not for the event loop."""
     if isinstance(request.prompt, str):
-        tokens = model.tokenizer.encode(request.prompt, add_special_tokens=True)
+        tokens = _encode(model, request.prompt, "prompt", add_special_tokens=True)
         if not tokens:
             raise InvalidRequest(
                 "'prompt' must hold at least 1 token; it is empty", param="prompt", code="empty_string"
@@ -57,6 +58,12 @@ def completion_tokens(model: ServedModel, request: CompletionRequest) -> list[in
             f"'prompt' holds a token id outside the vocabulary; ids lie in [0, {model.vocab_size})", param="prompt"
         )
     return list(request.prompt)
+
+
+def _encode(model: ServedModel, text: str, param: str, *, add_special_tokens: bool) -> list[int]:
+    """Raises `ContextExceeded` without encoding where the text is too long whatever its tokens are."""
+    require_prompt_fits(model, model.tokenizer.min_tokens(text), param, is_estimate=True)
+    return model.tokenizer.encode(text, add_special_tokens=add_special_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

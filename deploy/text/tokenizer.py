@@ -7,6 +7,7 @@ from tokenizers import Tokenizer, decoders
 
 from deploy.text.detokenizer import ByteDetokenizer, Detokenizer, WindowDetokenizer
 from deploy.text.errors import BadTokenizer
+from deploy.text.token_bounds import most_bytes_per_token
 
 
 def _byte_alphabet() -> dict[str, int]:
@@ -32,6 +33,7 @@ class TextTokenizer:
         added = tokenizer.get_added_tokens_decoder()
         self._special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
         self._bytes_of_token: dict[int, bytes] = {}
+        self._most_bytes_per_token = most_bytes_per_token(tokenizer, frozenset(_BYTE_OF_CHAR))
 
     @classmethod
     def from_dir(cls, model_dir: Path) -> "TextTokenizer":
@@ -53,6 +55,12 @@ class TextTokenizer:
 
     def token_id(self, token: str) -> int | None:
         return self._tokenizer.token_to_id(token)
+
+    def min_tokens(self, text: str) -> int:
+        """As many tokens `text` surely has, without encoding it: 0 for vocabularies of which this cannot be told."""
+        if self._most_bytes_per_token is None:
+            return 0
+        return -(-len(text.encode("utf-8", "surrogatepass")) // self._most_bytes_per_token)
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """`add_special_tokens` lets the post processor add what it adds (mostly BOS); templates write their own."""
