@@ -1,5 +1,6 @@
 """The id of a request: the client's own or one of ours, and always told."""
 
+import hashlib
 import importlib
 
 import httpx
@@ -7,6 +8,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.types import Message, Receive, Scope, Send
 
+from deploy.api_keys import ApiKeys
 from deploy.gateway import Fittings, create_app
 from deploy.request_ids import SERVE_LAYERS, IdStamp, serve_layers
 from scheduler.admission import DuplicateRequest
@@ -121,6 +123,58 @@ async def test_before_serve_a_request_gets_an_id_of_ours(path: str, prefix: str)
     assert first.decode().startswith(prefix)
     assert len(first) == len(prefix) + 32
     assert first != second
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+async def test_an_id_that_is_no_text_is_told_by_the_door(keyed: bool, backend: HandPlayedBackend) -> None:
+    keys = ApiKeys({hashlib.sha256(b"k" * 16).digest(): "alice"}) if keyed else None
+    app = create_app(backend, served_model(), None, Fittings(keys=keys, tells_id=False))
+
+    async def as_serve_does(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            assert all(value.decode() is not None for _, value in scope["headers"])
+        await app(scope, receive, send)
+
+    transport = httpx.ASGITransport(IdStamp(as_serve_does))
+    headers = [(b"x-request-id", b"\xff\xfe"), (b"serve_multiplexed_model_id", b"\xff"), (b"user-agent", b"\xff")]
+    async with httpx.AsyncClient(transport=transport, base_url="http://parkade") as client:
+        response = await client.get("/v1/models", headers=headers)
+    error = response.json()["error"]
+    told = (response.status_code, error["type"], error["code"], error["param"])
+    assert told == (
+        (401, "invalid_request_error", "invalid_api_key", None)
+        if keyed
+        else (400, "invalid_request_error", None, HEADER)
+    )
+
+
+async def test_before_serve_what_it_can_decode_stays_and_ids_are_ascii() -> None:
+    assert await ids_before_the_application(CHAT, [(b"X-Request-Id".lower(), "ä".encode())]) == [b"??"]
+    seen: list[Scope] = []
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(scope)
+
+    async def nothing() -> Message:
+        raise AssertionError("nothing is read")
+
+    async def nowhere(message: Message) -> None:
+        raise AssertionError("nothing is sent")
+
+    headers = [(b"user-agent", "ä".encode()), (b"x-request-id", b"mine")]
+    await IdStamp(application)({"type": "http", "path": CHAT, "headers": headers}, nothing, nowhere)
+    assert seen[0]["headers"] == headers
+
+
+@pytest.mark.parametrize("path", ["/-/healthz", "/-/routes", "/-/"])
+async def test_serves_own_pages_are_not_there(path: str) -> None:
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        raise AssertionError("Serve would answer")
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(IdStamp(serve)), base_url="http://parkade") as client:
+        response = await client.get(path)
+    assert (response.status_code, response.json()["error"]["code"]) == (404, "route_not_found")
+    assert response.headers[HEADER].startswith("req-")
 
 
 def test_serve_finds_the_layer_by_its_name() -> None:
