@@ -31,6 +31,11 @@ def checked_id(request_id: str) -> str:
     return request_id
 
 
+def checked_watched(request_id: str) -> str:
+    """An id, or "" for all."""
+    return checked_id(request_id) if request_id else ""
+
+
 def checked_prefix(id_prefix: str) -> str:
     if len(id_prefix) > MAX_ID_CHARS:
         raise BadField("id_prefix", f"at most {MAX_ID_CHARS} characters", f"{len(id_prefix)} characters")

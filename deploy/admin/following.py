@@ -22,26 +22,39 @@ class WatchedAdmission(Protocol):
 
 async def follow(admission: WatchedAdmission, request_id: str, start: int) -> Following:
     """Batches, and the events of each that were asked for: the first at once, then whenever there are some or some are
-    lost. `request_id` "" is all of them.
+    lost. `request_id` "" is all of them. Of one request they end with its first `finished`: what takes its id later is
+    another.
 
     Raises `UnknownRequest` for one that does not live when nothing is told of it.
     """
     batch = await admission.watch(start, 0.0)
     told, has_ended, is_first = 0, False, True
     while True:
-        events = [event for event in batch.events if request_id in ("", event.request_id)]
+        events = _asked_for(batch, request_id)
         told += len(events)
         if is_first or events or batch.lost:
             yield batch, events
+        if request_id and events and events[-1].kind == "finished":
+            return
         if has_ended and len(batch.events) < MAX_IN_BATCH:
             break
-        if request_id and (is_first or batch.lost or any(event.kind == "finished" for event in events)):
-            # Asked after a batch was read: what became of it meanwhile is in the next one.
+        if request_id and (is_first or batch.lost):
+            # Its end may lie before the watch, or be lost. Asked after a batch was read: what became of it meanwhile is
+            # in the next one.
             has_ended = has_ended or not await _lives(admission, request_id)
         is_first = False
         batch = await admission.watch(batch.next, 0.0 if has_ended else _POLL_S)
     if not told:
         raise UnknownRequest(request_id)
+
+
+def _asked_for(batch: WatchBatch, request_id: str) -> list[WatchEvent]:
+    """Of one request up to its end."""
+    if not request_id:
+        return list(batch.events)
+    events = [event for event in batch.events if event.request_id == request_id]
+    end = next((index for index, event in enumerate(events) if event.kind == "finished"), len(events))
+    return events[: end + 1]
 
 
 async def _lives(admission: WatchedAdmission, request_id: str) -> bool:

@@ -124,7 +124,7 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
     @_told
     async def WatchEvents(self, request: admin_pb2.WatchEventsRequest, context: Context) -> None:
         """Ends with the call, which gRPC cancels when the client goes or its deadline comes, or with the request."""
-        wanted = fields.checked_prefix(request.request_id)
+        wanted = fields.checked_watched(request.request_id)
         start = request.from_number if request.HasField("from_number") else -1
         if self._watchers >= MAX_WATCHERS:
             raise TooManyWatchers(f"{self._watchers} streams of WatchEvents are open, the most there may be: end one")

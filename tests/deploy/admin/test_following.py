@@ -76,20 +76,43 @@ async def test_an_end_among_the_events_that_are_lost_ends_the_watch(admission: P
         await anext(following)
 
 
-async def test_a_request_whose_id_is_taken_again_is_followed_on(admission: PlayedAdmission) -> None:
-    following = follow(admission, "job-7", -1)
-    await anext(following)
+@pytest.mark.parametrize("start", [-1, 0], ids=["now", "replayed"])
+async def test_a_watch_ends_with_the_first_life_of_an_id_that_is_taken_again(
+    admission: PlayedAdmission, start: int
+) -> None:
+    following = follow(admission, "job-7", start)
+    if start < 0:
+        await anext(following)
     again = admission.rows["job-7"]
     finish(admission, "job-7")
     admission.rows["job-7"] = again
     admission.ring.add("submitted", "job-7")
     _, events = await anext(following)
-    assert [event.kind for event in events] == ["finished", "submitted"]
+    assert [event.kind for event in events] == ["finished"]
+    with pytest.raises(StopAsyncIteration):
+        await anext(following)
+
+
+async def test_a_watch_that_begins_after_the_first_life_follows_the_second(admission: PlayedAdmission) -> None:
+    again = admission.rows["job-7"]
+    finish(admission, "job-7")
+    admission.rows["job-7"] = again
+    admission.ring.add("submitted", "job-7")
+    following = follow(admission, "job-7", 1)
+    _, events = await anext(following)
+    assert [event.kind for event in events] == ["submitted"]
     finish(admission, "job-7")
     _, events = await anext(following)
     assert [event.kind for event in events] == ["finished"]
     with pytest.raises(StopAsyncIteration):
         await anext(following)
+
+
+async def test_an_id_that_is_too_long_is_named_by_its_own_field(stub: Any) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await watch(stub, request_id="x" * 257).read()
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "request_id must be 1 to 256 characters" in (caught.value.details() or "")
 
 
 async def test_nothing_told_of_a_request_that_never_was_is_an_unknown_request(admission: PlayedAdmission) -> None:
