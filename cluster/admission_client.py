@@ -1,8 +1,8 @@
 """Admission as a gateway and the admin see it.
 
-`owner` in these calls says who asks: "" when nobody is told apart, a key's digest, or None for the admin, who sees all.
-Another owner's request is unknown. Raised: `AdmissionRefused` (a submission did not get in), `OrderRefused`
-(`UnknownRequest`, `WrongState`: an order that changes nothing), `ClusterError` (admission is lost).
+`owner` in these calls says who asks: "" when nobody is told apart, a key's name or else its digest, or None for the
+admin, who sees all. Another owner's request is unknown. Raised: `AdmissionRefused` (a submission did not get in),
+`OrderRefused` (`UnknownRequest`, `WrongState`: an order that changes nothing), `ClusterError` (admission is lost).
 """
 
 from collections.abc import Mapping

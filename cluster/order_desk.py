@@ -1,7 +1,7 @@
 """Orders from outside for requests that live: look, end, park, unpark, priority; and draining the whole.
 
-`owner` says who asks: a key's digest, "" when nobody is told apart, or None for one who sees all. Another owner's
-request is an `UnknownRequest`. What raises has changed nothing.
+`owner` says who asks: a key's name or else its digest, "" when nobody is told apart, or None for one who sees all.
+Another owner's request is an `UnknownRequest`. What raises has changed nothing.
 """
 
 from dataclasses import replace
