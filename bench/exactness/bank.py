@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bench.local_group import GATEWAY_ID
+from scheduler.engine.reception import nth_seed
 from scheduler.messages import Submission
 from scheduler.sampling import SamplingParams, StopRules
 
@@ -71,6 +72,6 @@ class SoloBook:
         key = (number, choice)
         if key not in self._runs:
             entry = self._bank[number]
-            entry = replace(entry, sampling=replace(entry.sampling, seed=(entry.sampling.seed + choice) % 2**63))
+            entry = replace(entry, sampling=replace(entry.sampling, seed=nth_seed(entry.sampling.seed, choice)))
             self._runs[key] = await self._solo(submission_of(entry, f"solo-{number}-{choice}", self._max_tokens))
         return self._runs[key][:count]

@@ -12,6 +12,7 @@ from kv import pages_for
 from scheduler.admission.capacity import GroupCapacity
 from scheduler.admission.policy import AdmissionPolicy
 from scheduler.admission.request_record import RequestRecord, RequestState
+from scheduler.admission.shortage import Shortage
 from scheduler.messages import GroupLoad
 
 
@@ -29,6 +30,7 @@ class Room:
 class GroupLedger:
     """The books of one group. Every record with its `group_id` is in exactly one of `seated` and `parked`.
 
+    `last_number`: of the last command given.
     `survivor_id`: whom pressure and displacement leave alone until the shortage is over.
     `exhausted`: pages were short, nobody could be parked, and since then nothing has ended or come free.
     """
@@ -36,7 +38,7 @@ class GroupLedger:
     def __init__(self, capacity: GroupCapacity, policy: AdmissionPolicy) -> None:
         self.capacity = capacity
         self._policy = policy
-        self._next_number = 1
+        self.last_number = 0
         self.load: GroupLoad | None = None
         self.seated: dict[str, RequestRecord] = {}
         self.parked: dict[str, RequestRecord] = {}
@@ -45,9 +47,7 @@ class GroupLedger:
         self.closed_until: float | None = None
         self.correction_pages = 0
         self._is_exhausted = False
-        self._shortfall = 0
-        self._free_at_report = 0
-        self._reported_at = 0
+        self._shortage = Shortage()
 
     @property
     def group_id(self) -> str:
@@ -57,15 +57,10 @@ class GroupLedger:
     def pages_free(self) -> int:
         return self.capacity.num_pages if self.load is None else self.load.pages_free
 
-    @property
-    def last_number(self) -> int:
-        """The number of the last command given."""
-        return self._next_number - 1
-
     def number(self) -> int:
         """The next command's number."""
-        self._next_number += 1
-        return self._next_number - 1
+        self.last_number += 1
+        return self.last_number
 
     def staying(self) -> Iterator[RequestRecord]:
         return (record for record in self.seated.values() if record.stays)
@@ -98,10 +93,7 @@ class GroupLedger:
     def unseat(self, record: RequestRecord) -> None:
         """It has left its seat, and with it what the reported shortfall counted for it: its margin, too."""
         del self.seated[record.request_id]
-        counted = record.placed_by <= self._reported_at and not 0 < record.left_by <= self._reported_at
-        if counted:
-            self._shortfall -= self.relief(record)
-            self._free_at_report += self.held(record)
+        self._shortage.unseat(record, relief=self.relief(record), held=self.held(record))
 
     def _is_relieved(self) -> bool:
         """The shortage is over: nothing is short and nobody has still to leave for it, or only one stays, who has the
@@ -116,23 +108,17 @@ class GroupLedger:
         Where the engine sees less room than these books do (its lookahead is longer, say), the difference is kept
         as a correction, so that nothing is placed which the engine would at once ask to have parked again.
         """
-        self._shortfall = max(0, shortfall)
-        self._free_at_report = self.pages_free
-        self._reported_at = 0 if self.load is None else self.load.last_command
+        last_command = 0 if self.load is None else self.load.last_command
+        self._shortage.report(shortfall, free=self.pages_free, last_command=last_command)
         if not any(self.leaving()):
             room = self.room()
-            self.correction_pages = max(0, room.pages - room.growth + self._shortfall)
+            self.correction_pages = max(0, room.pages - room.growth + self._shortage.reported)
 
     @property
     def shortfall(self) -> int:
-        """Pages still missing of what the engine last reported.
-
-        What has become free since is subtracted, and what those will give back whose order to leave the engine had
-        not carried out when it reported: it counts the others as gone by itself.
-        """
-        freed = max(0, self.pages_free - self._free_at_report)
-        coming = sum(self.relief(record) for record in self.leaving() if record.left_by > self._reported_at)
-        return max(0, self._shortfall - freed - coming)
+        """Pages still missing of what the engine last reported."""
+        coming = sum(self.relief(record) for record in self.leaving() if self._shortage.will_help(record))
+        return self._shortage.left(self.pages_free, coming)
 
     def forget_failures(self) -> None:
         """Something has ended here: the arena and the pool are not what they were when a park failed."""
