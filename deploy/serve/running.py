@@ -25,6 +25,7 @@ from deploy.admin.actor import launch_admin
 from deploy.admin.server import AdminSpec
 from deploy.api_keys import first_key
 from deploy.gateway.deployment import GatewaySpec, gateway_application
+from deploy.gateway.limits import GatewayLimits
 from deploy.serve.banner import url_of
 from deploy.serve.checks import free_port
 from deploy.serve.errors import ServerFailed
@@ -209,6 +210,7 @@ def gateway_spec(plan: ServerPlan, log: LogSpec) -> GatewaySpec:
         pool_tokens=plan.pool_tokens,
         page_size=plan.page_size,
         api_key_file=plan.api_key_file,
+        limits=GatewayLimits(max_text_requests=plan.max_queued_requests + plan.max_running),
         log=log,
     )
 

@@ -22,7 +22,8 @@ TokenSink = Callable[[Mapping[str, list[TokenEvent]]], None]
 EventSink = Callable[[EngineEvent], None]
 
 STOP_PATIENCE_S = 10.0
-PROBE_PATIENCE_S = 5.0
+# Less than whoever asks waits: the gateway's `health_s`, and admission.
+PROBE_PATIENCE_S = 3.0
 
 
 class EngineLoop:

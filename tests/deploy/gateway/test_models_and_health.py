@@ -9,6 +9,7 @@ import pytest
 
 from deploy.errors import BackendLost
 from deploy.gateway import GatewayLimits, create_app
+from scheduler.engine.loop import PROBE_PATIENCE_S
 from tests.deploy.gateway.fakes import HandPlayedBackend, served_model
 
 CARD = {
@@ -62,3 +63,7 @@ async def test_health_fails_when_the_step_loop_does_not_answer(
         response = await client.get("/health")
     assert response.status_code == 503
     assert response.json()["error"]["message"] == "the engine has not answered within 0.01 s"
+
+
+def test_health_waits_longer_than_an_engine_that_is_long_at_work_needs_to_say_so() -> None:
+    assert GatewayLimits().health_s > PROBE_PATIENCE_S
