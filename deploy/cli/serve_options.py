@@ -167,7 +167,9 @@ RayAddress = Annotated[
 ]
 LogLevel = Annotated[
     str | None,
-    typer.Option(metavar="debug|info|warning|error", help="What is logged on stderr.", show_default=_default("log_level")),
+    typer.Option(
+        metavar="debug|info|warning|error", help="What is logged on stderr.", show_default=_default("log_level")
+    ),
 ]
 Debug = Annotated[
     bool, typer.Option("--debug", help="Show the trace of an error, log everything, keep the log folder.")
