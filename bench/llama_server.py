@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.http_arm import HttpArm
-from bench.subprocess_server import free_port, require_file, running
+from bench.subprocess_server import require_file, running
+from workers.ports import free_port
 
 # Its own words for: reuse no prefix. Greedy and endless are said with the fields every server knows.
 EXTRA_FIELDS = {"cache_prompt": False}

@@ -2,7 +2,6 @@
 
 import contextlib
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import IO
 
 import httpx
+
+from workers.ports import free_port
 
 READY_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 60.0
@@ -33,13 +34,6 @@ class RunningServer:
     ready_s: float
 
 
-def free_port() -> int:
-    """A loopback port nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def parkade_command(model: str, port: int, options: Sequence[str]) -> list[str]:
     """`parkade serve` of this very installation, whatever is first on the path."""
     run = "from deploy.cli import main; main()"
@@ -48,7 +42,7 @@ def parkade_command(model: str, port: int, options: Sequence[str]) -> list[str]:
 
 @contextlib.contextmanager
 def parkade_server(model: str, *options: str, port: int | None = None) -> Iterator[RunningServer]:
-    port = port or free_port()
+    port = port or free_port(count=2)  # the next one is the admin interface's
     with running(parkade_command(model, port, options), port) as server:
         yield server
 

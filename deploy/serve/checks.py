@@ -34,14 +34,6 @@ def check_port(host: str, port: int, flags: str = "--host and --port") -> None:
             raise CannotServe(_why_not(host, port, flags, error)) from error
 
 
-def free_port(host: str) -> int:
-    """A port of `host` that nobody listens on now."""
-    family, kind, _, _, (address, *_) = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
-    with socket.socket(family, kind) as probe:
-        probe.bind((address, 0))
-        return int(probe.getsockname()[1])
-
-
 def _why_not(host: str, port: int, flags: str, error: OSError) -> str:
     of_port = flags.rsplit(maxsplit=1)[-1]
     if error.errno == errno.EADDRINUSE:

@@ -27,12 +27,12 @@ from deploy.api_keys import first_key
 from deploy.gateway.deployment import GatewaySpec, gateway_application
 from deploy.gateway.limits import GatewayLimits
 from deploy.serve.banner import url_of
-from deploy.serve.checks import free_port
 from deploy.serve.errors import ServerFailed
 from deploy.serve.log_reader import log_pipe
 from deploy.serve.plan import ServerPlan
 from deploy.serve.ray_session import join_ray, metrics_url, start_own_ray
 from scheduler.admission import AdmissionPolicy
+from workers.ports import free_port
 from workers.spec import CollectiveSpec, RankSpec
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class RunningServer:
         admin_address = self._admin.start.remote()
         gateway = gateway_application(gateway_spec(plan, self._log), graceful_shutdown_timeout_s=_DRAIN_S)
         self._deployed = True
-        serve.run(gateway, name=_APPLICATION)
+        _deploy(gateway)
         self._await_health()
         return ray.get(admin_address, timeout=_ADMIN_START_S), metrics_url()
 
@@ -170,6 +170,17 @@ class RunningServer:
                     last = f"status {answer.status_code}"
                 time.sleep(_HEALTH_POLL_S)
         raise ServerFailed(f"the server did not answer within {_HEALTH_TIMEOUT_S:.0f} s: {last}")
+
+
+def _deploy(gateway: serve.Application) -> None:
+    """Raises `ServerFailed` with the reason why the gateway does not start: Serve's own error names none."""
+    try:
+        serve.run(gateway, name=_APPLICATION)
+    except RuntimeError as error:
+        application = serve.status().applications.get(_APPLICATION)
+        told = [deployment.message for deployment in application.deployments.values()] if application else []
+        reason = next((line for text in told for line in reversed(text.splitlines()) if line.strip()), str(error))
+        raise ServerFailed(f"the gateway does not start: {reason.strip()}") from error
 
 
 def cluster_spec(plan: ServerPlan, log: LogSpec) -> ClusterSpec:

@@ -7,7 +7,8 @@ import httpx
 import pytest
 
 from bench.llama_server import llama_command
-from bench.subprocess_server import ServerError, first_model_of, free_port, parkade_command, running
+from bench.subprocess_server import ServerError, first_model_of, parkade_command, running
+from workers.ports import free_port
 
 SERVER = """
 import json, sys

@@ -15,6 +15,8 @@ import httpx
 import psutil
 import pytest
 
+from workers.ports import free_port
+
 DRIVER = "deploy.serve.driver"
 READY_S = 240.0
 END_S = 60.0
@@ -74,7 +76,8 @@ def parkade_serve(
     log_dir: Path, model: Path, *options: str, ready_line: str = "curl http://"
 ) -> Iterator[ServerProcess]:
     """`ready_line` is printed when entered; killed with all that is below it when left, should it still run."""
-    port, admin_port = free_ports(2)
+    port = free_port(count=2)
+    admin_port = port + 1
     ports = ("--port", str(port), "--admin-port", str(admin_port))
     command = [sys.executable, "-c", "from deploy.cli import main; main()", "serve", str(model), *ports]
     with (log_dir / f"serve-{port}.log").open("w+") as log:
@@ -94,14 +97,6 @@ def parkade_serve(
                     with contextlib.suppress(psutil.NoSuchProcess):
                         member.kill()
             process.wait(END_S)
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 def await_line(server: ServerProcess, text: str) -> None:

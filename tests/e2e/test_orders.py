@@ -111,6 +111,9 @@ async def test_a_chat_that_waits_for_a_person_gives_its_memory_to_others_and_goe
         assert (await orders.get(f"/v1/requests/{CHAT}")).json()["state"] == "parked"
         assert (await orders.post(f"/v1/requests/{CHAT}/unpark")).json()["held"] is False
         assert text + await rest(waiting) == alone
+        async with asyncio.timeout(END_S):  # its end is told to the client first
+            while (await orders.get(f"/v1/requests/{CHAT}")).status_code != 404:
+                pass
         assert (await orders.post(f"/v1/requests/{CHAT}/unpark")).status_code == 404
 
 

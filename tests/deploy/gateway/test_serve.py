@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ import pytest
 
 from deploy.request_ids import SERVE_LAYERS
 from tests.deploy.gateway.fakes import TEMPLATE, byte_tokenizer
+from workers.ports import free_port
 
 CHAT = "/v1/chat/completions"
 END_S = 60.0
@@ -25,9 +25,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("model")
     byte_tokenizer().save(str(folder / "tokenizer.json"))
     (folder / "chat_template.jinja").write_text(TEMPLATE)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     # Socket paths below Ray's folder have about 60 characters of the 107 that there are.
     with tempfile.TemporaryDirectory(prefix="pk-", ignore_cleanup_errors=True) as ray_dir:
         command = [sys.executable, "-m", "tests.deploy.gateway.played_server", str(folder), ray_dir, str(port)]

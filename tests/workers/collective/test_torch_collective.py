@@ -1,6 +1,5 @@
 """gloo gives the bits of the shared-memory collective, counts its calls, and bounds its waits."""
 
-import socket
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -8,13 +7,8 @@ import pytest
 
 from tests.workers.collective.groups import RankProcess, fresh_path
 from workers.collective import CollectiveAborted, CollectiveTimeout, open_collective
+from workers.ports import free_port
 from workers.spec import CollectiveSpec
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def gloo_spec(timeout_s: float = 90.0) -> CollectiveSpec:
