@@ -74,12 +74,12 @@ PARTS = {
         sizes={"north": (1100, 2100), "east": (1000, 1800), "south": (1000, 1850), "west": (950, 1750)},
     ),
     # A single chat stays below the model's own 8,192 positions. Long prompts, as of chats that have gone on for a
-    # while: the pool is nearly full when the answers begin.
+    # while: three of them nearly fill the pool, and the fourth waits until there is room.
     "16k": PressurePart(
         name="16k",
         pool_tokens=16_384,
         max_model_len=8192,
-        sizes={"north": (4000, 1900), "east": (3900, 1650), "south": (3900, 1700), "west": (3800, 1600)},
+        sizes={"north": (4900, 1000), "east": (4800, 800), "south": (4800, 850), "west": (4700, 780)},
     ),
 }
 
