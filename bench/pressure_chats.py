@@ -3,8 +3,8 @@
 The lengths are uneven, as those of chats are. The urgent one is neither the longest nor the shortest: two shorter ones,
 that are parked meanwhile, end after it, and the longest, that the policy protects, because it is longer.
 
-Arms: parking; recompute-only (no host RAM to park in); one after another on the parking server; and without parking,
-where chats fail: that is shown, and no bar.
+Arms: parking; recompute-only (no host RAM to park in); one after another on the parking server; and, once, without
+parking, where chats fail: that is shown, and no bar.
 """
 
 import contextlib
@@ -108,9 +108,11 @@ async def measure_chats(
         servers[SERIAL] = servers[PARKING]
         async with httpx.AsyncClient(limits=httpx.Limits(max_connections=None), trust_env=False) as client:
             for server in {server.url: server for server in servers.values()}.values():
-                await at_once(client, server, [replace(chat, max_tokens=2) for chat in chats])  # warm, unmeasured
+                await at_once(client, server, [replace(chats[0], max_tokens=2)])  # warm, unmeasured
+            progress(f"{part.name}: once: {NO_PARK}")
+            samples.races[NO_PARK].append(await _race(client, NO_PARK, servers[NO_PARK], chats))
             for turn in range(rounds):
-                for arm in turned(ARMS, turn):
+                for arm in turned(BARRED, turn):
                     progress(f"{part.name}: round {turn + 1} of {rounds}: {arm}")
                     samples.races[arm].append(await _race(client, arm, servers[arm], chats))
     return samples
