@@ -1,7 +1,8 @@
 """`parkade bench idle-cost`: one stream alone, with parking on and off, in pairs: what parking costs when nobody parks.
 
 From the engine alone, on two ranks. The ranks of both arms are started anew several times, in turns first and second,
-because where a process lies in memory is worth a percent, and would be taken for a cost of parking.
+because where a process lies in memory is worth a percent, and would be taken for a cost of parking. Pairs are short and
+many: on a shared machine one differs by some 6 %, and the bar is one.
 """
 
 import asyncio
@@ -37,9 +38,9 @@ class IdleCostBench:
     model: str
     model_dir: Path
     starts: int = 4
-    pairs: int = 4
+    pairs: int = 48
     prompt_tokens: int = 64
-    answer_tokens: int = 256
+    answer_tokens: int = 64
 
 
 @dataclass(slots=True)

@@ -109,8 +109,8 @@ def idle_cost(
     json_file: options.JsonFile = None,
     check: options.Check = False,
     starts: Annotated[int, typer.Option(min=1, help="How often the ranks are started anew.")] = 4,
-    pairs: Annotated[int, typer.Option(min=1, help="Pairs measured after each start.")] = 4,
-    tokens: options.Tokens = 256,
+    pairs: Annotated[int, typer.Option(min=1, help="Pairs measured after each start.")] = 48,
+    tokens: options.Tokens = 64,
 ) -> None:
     """One stream alone with parking on and off, in pairs: what parking costs when nobody parks."""
     from bench.idle_cost import IdleCostBench, run_idle_cost_bench  # noqa: PLC0415
