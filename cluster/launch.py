@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import ray
@@ -123,26 +123,29 @@ def start_cluster(spec: ClusterSpec, on_progress: Progress = lambda _: None) -> 
 
 def stop_cluster(cluster_id: str) -> None:
     """End whatever a cluster of this id has left on this Ray, whoever started it. Idempotent."""
-    namespace = namespace_of(cluster_id)
-    for actor in ray.util.list_named_actors(all_namespaces=True):
-        if actor["namespace"] == namespace:
-            try:
-                ray.kill(ray.get_actor(actor["name"], namespace=namespace), no_restart=True)
-            except ValueError:  # it ended meanwhile
-                continue
+    for _, actor in _named_actors(namespace_of(cluster_id)):
+        ray.kill(actor, no_restart=True)
 
 
 def _lives(namespace: str) -> bool:
     """Whether an engine of a cluster answers: engines end with the process that started them."""
-    for actor in ray.util.list_named_actors(all_namespaces=True):
-        if actor["namespace"] == namespace and actor["name"].startswith(ENGINE_PREFIX):
+    for name, actor in _named_actors(namespace):
+        if name.startswith(ENGINE_PREFIX):
             try:
-                engine = ray.get_actor(actor["name"], namespace=namespace)
-                ray.get(engine.progress.remote(), timeout=_SIGN_OF_LIFE_S)
-            except (ValueError, RayError):  # it ended meanwhile, or is ending
+                ray.get(actor.progress.remote(), timeout=_SIGN_OF_LIFE_S)
+            except RayError:  # it is ending
                 continue
             return True
     return False
+
+
+def _named_actors(namespace: str) -> Iterator[tuple[str, Any]]:
+    for named in ray.util.list_named_actors(all_namespaces=True):
+        if named["namespace"] == namespace:
+            try:
+                yield named["name"], ray.get_actor(named["name"], namespace=namespace)
+            except ValueError:  # it ended meanwhile
+                continue
 
 
 def _start_engine(spec: ClusterSpec, group: GroupSpec, node_id: str | None) -> Any:

@@ -131,8 +131,7 @@ def _fact(value: str | float) -> admin_pb2.Fact:
 
 
 def _counts(by_state: Mapping[str, int]) -> dict[str, int]:
-    least, most = _BOUNDS[FieldDescriptor.TYPE_UINT32]
-    return {state: min(max(count, least), most) for state, count in by_state.items()}
+    return {state: _within(_BOUNDS[FieldDescriptor.TYPE_UINT32], count) for state, count in by_state.items()}
 
 
 def _fitting(message: type[Message], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,5 +140,10 @@ def _fitting(message: type[Message], values: Mapping[str, Any]) -> dict[str, Any
     for name, value in values.items():
         bounds = _BOUNDS.get(message.DESCRIPTOR.fields_by_name[name].type)
         if bounds is not None:
-            fitting[name] = min(max(value, bounds[0]), bounds[1])
+            fitting[name] = _within(bounds, value)
     return fitting
+
+
+def _within(bounds: tuple[int, int], value: int) -> int:
+    least, most = bounds
+    return min(max(value, least), most)

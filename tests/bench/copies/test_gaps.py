@@ -7,10 +7,9 @@ from bench.local_group import LocalGroup
 from bench.prompts import Prompt
 from bench.streams import StreamError
 from scheduler.engine.config import EngineConfig
-from scheduler.messages import Finished, FinishReason, GroupLoad, Parked, ParkMode, ParkReason, Restored
+from scheduler.messages import Finished, FinishReason, Parked, ParkMode, Restored
+from tests.engine_events import LOAD, parked
 from tests.fakes import FakeExecutor, FakeRanks
-
-LOAD = GroupLoad(group_id="g", last_command=0, pages_total=1, pages_free=1, arena_total=0, arena_free=0, residents=())
 
 
 @pytest.mark.parametrize(
@@ -58,18 +57,7 @@ def test_a_gap_counts_wherever_in_it_the_copy_lies(gap: tuple[float, float], cou
 
 def test_a_copy_lasts_the_seconds_it_took_and_a_drop_none() -> None:
     times = CopyTimes()
-    parked = Parked(
-        load=LOAD,
-        request_id="r",
-        num_tokens=1,
-        seats=1,
-        pages_to_hold=1,
-        num_pages=1,
-        mode=ParkMode.COPY,
-        reason=ParkReason.EXPLICIT,
-        copy_s=2.0,
-    )
-    times.hear(parked, 10.0)
+    times.hear(parked(LOAD, copy_s=2.0), 10.0)
     times.hear(Restored(load=LOAD, request_id="r", mode=ParkMode.COPY, copy_s=1.0), 20.0)
     times.hear(Restored(load=LOAD, request_id="r", mode=ParkMode.RECOMPUTE), 30.0)
     times.hear(Finished(load=LOAD, request_id="r", num_tokens=1, reason=FinishReason.STOP), 40.0)

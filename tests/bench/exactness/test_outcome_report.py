@@ -11,17 +11,15 @@ from bench.local_group import Choice, Stream
 from scheduler.messages import (
     Finished,
     FinishReason,
-    GroupLoad,
-    Parked,
     ParkFailed,
     ParkMode,
     ParkReason,
     Restored,
     TokenEvent,
 )
+from tests.engine_events import LOAD, parked
 
 ENTRY = make_bank(size=1, prompt_tokens=(3, 3), vocab_size=100)[0]
-LOAD = GroupLoad(group_id="g", last_command=0, pages_total=1, pages_free=1, arena_total=0, arena_free=0, residents=())
 
 
 def stream(tokens: list[int], finish: FinishReason) -> Stream:
@@ -56,26 +54,8 @@ def test_the_first_difference_of_a_longer_list_is_where_the_other_ends() -> None
 def test_parks_and_restores_are_counted_by_their_way() -> None:
     outcome = Outcome()
     for event in (
-        Parked(
-            load=LOAD,
-            request_id="r",
-            num_tokens=1,
-            seats=1,
-            pages_to_hold=1,
-            num_pages=1,
-            mode=ParkMode.COPY,
-            reason=ParkReason.EXPLICIT,
-        ),
-        Parked(
-            load=LOAD,
-            request_id="r",
-            num_tokens=1,
-            seats=1,
-            pages_to_hold=1,
-            num_pages=0,
-            mode=ParkMode.RECOMPUTE,
-            reason=ParkReason.PRESSURE,
-        ),
+        parked(LOAD),
+        parked(LOAD, num_pages=0, mode=ParkMode.RECOMPUTE, reason=ParkReason.PRESSURE),
         Restored(load=LOAD, request_id="r", mode=ParkMode.RECOMPUTE),
         ParkFailed(load=LOAD, request_id="r", reason="?"),
         Finished(load=LOAD, request_id="r", num_tokens=1, reason=FinishReason.STOP),

@@ -1,11 +1,11 @@
 """Several groups, and each one's ledger: what is free once everything promised is counted."""
 
+from typing import Any
+
 from scheduler.messages import (
     Deferred,
     Finished,
     FinishReason,
-    GroupLoad,
-    Parked,
     ParkFailed,
     ParkMode,
     ParkReason,
@@ -13,22 +13,11 @@ from scheduler.messages import (
     Progress,
     Restored,
 )
+from tests.engine_events import parked
 from tests.scheduler.admission.desk import PAGE, Desk
 
 TWO = ("g1", "g2")
-
-
-def parked(load: GroupLoad, request_id: str) -> Parked:
-    return Parked(
-        load=load,
-        request_id=request_id,
-        num_tokens=48,
-        seats=1,
-        pages_to_hold=3,
-        num_pages=3,
-        mode=ParkMode.COPY,
-        reason=ParkReason.SEAT,
-    )
+THREE_PAGES: dict[str, Any] = {"num_tokens": 48, "pages_to_hold": 3, "num_pages": 3, "reason": ParkReason.SEAT}
 
 
 def test_a_fresh_request_goes_to_the_group_with_the_most_free_pages() -> None:
@@ -187,7 +176,7 @@ def test_events_for_unknown_requests_and_groups_are_ignored() -> None:
     load = desk.sides["g1"].load()
     stranger = Desk(groups=("elsewhere",)).sides["elsewhere"].load()
     for each in (load, stranger):
-        assert desk.say(parked(each, "ghost")) == []
+        assert desk.say(parked(each, request_id="ghost", **THREE_PAGES)) == []
         assert desk.say(ParkFailed(load=each, request_id="ghost", reason="x")) == []
         assert desk.say(Restored(load=each, request_id="ghost", mode=ParkMode.COPY)) == []
         assert desk.say(Deferred(load=each, request_id="ghost")) == []
@@ -211,7 +200,7 @@ def test_a_park_reported_twice_counts_once() -> None:
     desk.progress()
     desk.submit("high", priority=1)
     desk.parked("a")
-    desk.say(parked(desk.sides["g1"].load(), "a"))
+    desk.say(parked(desk.sides["g1"].load(), request_id="a", **THREE_PAGES))
     assert desk.row("a").parks == 1
 
 
