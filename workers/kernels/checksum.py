@@ -18,7 +18,7 @@ from numba.core.registry import cpu_target
 from workers.kernels.compile import part
 from workers.kernels.simd import I32, I64, Builder, Value, call, emits, load_i64
 
-LANE_UNIT = 64  # the length of a lane is a multiple of it
+LANE_BYTES = 1024  # a power of two; three lanes are a block, small enough to stay in the nearest cache
 START = 0xFFFFFFFF  # the first state; the checksum is the last one, inverted
 _POLYNOMIAL = 0x82F63B78  # reflected
 I8 = ir.IntType(8)
@@ -41,19 +41,16 @@ def _applied(operator: npt.NDArray[np.uint32], states: npt.NDArray[np.uint32]) -
     return result
 
 
-def _past_zeros(levels: int) -> npt.NDArray[np.uint32]:
-    """[levels, 4, 256]: what LANE_UNIT * 2**level zero bytes make of each value of each byte of a state."""
+def _past_zeros(num_bytes: int) -> npt.NDArray[np.uint32]:
+    """[4, 256]: what so many zero bytes, a power of two, make of each value of each byte of a state."""
     operator = np.array([_POLYNOMIAL, *(1 << bit for bit in range(31))], np.uint32)  # one zero bit
-    bytes_alone = np.arange(256, dtype=np.uint32) << np.arange(0, 32, 8, dtype=np.uint32)[:, None]
-    tables = []
-    for doubling in range((8 * LANE_UNIT).bit_length() - 1 + levels):
-        if doubling >= (8 * LANE_UNIT).bit_length() - 1:
-            tables.append(_applied(operator, bytes_alone))
+    for _ in range((8 * num_bytes).bit_length() - 1):
         operator = _applied(operator, operator)
-    return np.array(tables)
+    bytes_alone = np.arange(256, dtype=np.uint32) << np.arange(0, 32, 8, dtype=np.uint32)[:, None]
+    return _applied(operator, bytes_alone)
 
 
-_PAST = _past_zeros(24)  # lanes up to a GiB
+_PAST = np.array([_past_zeros(LANE_BYTES), _past_zeros(2 * LANE_BYTES)])  # one lane, two lanes
 
 
 @emits(types.int64, types.int64, types.int64)
@@ -81,19 +78,15 @@ def crc_few(state, where, count):  # type: ignore[no-untyped-def]
 
 
 @part
-def _past_zero_bytes(state, num_bytes):  # type: ignore[no-untyped-def]
-    """The state after so many zero bytes, a multiple of LANE_UNIT."""
-    level, units = 0, num_bytes // LANE_UNIT
-    while units:
-        if units & 1:
-            low = _PAST[level, 0, state & 0xFF] ^ _PAST[level, 1, state >> 8 & 0xFF]
-            high = _PAST[level, 2, state >> 16 & 0xFF] ^ _PAST[level, 3, state >> 24 & 0xFF]
-            state = np.int64(low ^ high)
-        level, units = level + 1, units >> 1
-    return state
+def _past_lanes(state, lanes):  # type: ignore[no-untyped-def]
+    """The state after zero bytes for so many lanes, one or two."""
+    past = _PAST[lanes - 1]
+    low = past[0, state & 0xFF] ^ past[1, state >> 8 & 0xFF]
+    high = past[2, state >> 16 & 0xFF] ^ past[3, state >> 24 & 0xFF]
+    return np.int64(low ^ high)
 
 
 @part
-def join_lanes(first, second, third, lane_bytes):  # type: ignore[no-untyped-def]
+def join_lanes(first, second, third):  # type: ignore[no-untyped-def]
     """The state after three lanes. They ran from the state before, from 0 and from 0."""
-    return _past_zero_bytes(first, 2 * lane_bytes) ^ _past_zero_bytes(second, lane_bytes) ^ third
+    return _past_lanes(first, 2) ^ _past_lanes(second, 1) ^ third

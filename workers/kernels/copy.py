@@ -20,6 +20,7 @@ from workers.kernels.checks import I64 as INT64
 from workers.kernels.checks import KernelInputError, check
 from workers.kernels.checksum import (
     HAS_CRC_INSTRUCTION,
+    LANE_BYTES,
     START,
     crc_few,
     crc_word,
@@ -45,7 +46,6 @@ CHECKSUM = "crc32c" if HAS_CRC_INSTRUCTION else "crc32"
 _IDS = "int64[::1]"
 _PAGES = "uint8[:, :]"
 _AHEAD_BYTES = 4096
-_LANE_BYTES = 1024  # of the checksum: three lanes are a block, small enough to stay in the nearest cache
 _TOUCH_BYTES = 65536  # what Linux maps at once around a page that is read for the first time
 
 Bytes = npt.NDArray[np.uint8]
@@ -83,16 +83,16 @@ def _page_part(copying: bool) -> Any:
     @part
     def block(target, source, state):  # type: ignore[no-untyped-def]
         second, third = np.int64(0), np.int64(0)
-        for i in range(0, _LANE_BYTES, VECTOR_BYTES):
+        for i in range(0, LANE_BYTES, VECTOR_BYTES):
             for at in range(3 * i, 3 * (i + VECTOR_BYTES), VECTOR_BYTES):
                 _ask_for(source + at + _AHEAD_BYTES)
                 if copying:
                     _store_around_caches(target + at, load(source + at))
             for k in range(source + i, source + i + VECTOR_BYTES, 8):
                 state = crc_word(state, load_i64(k))
-                second = crc_word(second, load_i64(k + _LANE_BYTES))
-                third = crc_word(third, load_i64(k + 2 * _LANE_BYTES))
-        return join_lanes(state, second, third, _LANE_BYTES)
+                second = crc_word(second, load_i64(k + LANE_BYTES))
+                third = crc_word(third, load_i64(k + 2 * LANE_BYTES))
+        return join_lanes(state, second, third)
 
     @part
     def page(target, source, count):  # type: ignore[no-untyped-def]
@@ -100,9 +100,9 @@ def _page_part(copying: bool) -> Any:
         if copying:
             copy_bytes(target, source, at)
         state = crc_few(np.int64(START), source, at)
-        while at + 3 * _LANE_BYTES <= count:
+        while at + 3 * LANE_BYTES <= count:
             state = block(target + at, source + at, state)
-            at += 3 * _LANE_BYTES
+            at += 3 * LANE_BYTES
         if copying:
             copy_bytes(target + at, source + at, count - at)
         return crc_few(state, source + at, count - at) ^ np.int64(START)

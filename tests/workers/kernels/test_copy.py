@@ -11,10 +11,10 @@ import pytest
 
 import workers.kernels.copy as copy_module
 from workers.kernels.checks import KernelInputError
-from workers.kernels.checksum import HAS_CRC_INSTRUCTION
+from workers.kernels.checksum import HAS_CRC_INSTRUCTION, LANE_BYTES
 from workers.kernels.copy import CHECKSUM, checksum_pages, copy_pages, map_pages
 
-BLOCK = 3 * 1024
+BLOCK = 3 * LANE_BYTES
 needs_instruction = pytest.mark.skipif(not HAS_CRC_INSTRUCTION, reason="needs a CPU with SSE4.2")
 
 
